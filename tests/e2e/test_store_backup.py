@@ -24,6 +24,7 @@ from tests.golden.stores import extract_store
 pytestmark = pytest.mark.e2e
 
 TOPIC = "BackedUp"
+TIMER_TOPIC = "Later"
 QUEUES = 4
 # In a queue: bounds of the load.
 MOST_MESSAGES = 30_000
@@ -68,12 +69,14 @@ class Load:
         self._producer = AsyncProducer("load", namesrv=namesrv)
         self._progress = asyncio.Event()
         self.acknowledged = [0] * QUEUES
+        self.timers = 0
 
     async def run(self) -> None:
         async with self._producer as producer:
             queues = await producer.queues(TOPIC)
             async with asyncio.TaskGroup() as tasks:
-                for queue in queues[:QUEUES]:
+                tasks.create_task(self._send_timers())
+                for queue in queues:
                     tasks.create_task(self._send(queue))
 
     async def _send(self, queue: MessageQueue) -> None:
@@ -82,6 +85,12 @@ class Load:
             assert result.queue_offset == number
             self.acknowledged[queue.queue_id] = number + 1
             self._progress.set()
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _send_timers(self) -> None:
+        for number in range(MOST_MESSAGES):
+            await self._producer.send(Message(TIMER_TOPIC, b"%d" % number, delay_time_ms=500 + number % 900))
+            self.timers = number + 1
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def wait_more(self, count: int) -> list[int]:
@@ -111,10 +120,10 @@ async def kourou(environ: dict[str, str], *arguments: str | Path) -> str:
     return output.decode()
 
 
-async def read_all(namesrv: str) -> list[list[bytes]]:
+async def read_all(namesrv: str, topic: str = TOPIC) -> list[list[bytes]]:
     """The bodies of each queue."""
     async with AsyncProducer("reader", namesrv=namesrv) as producer:
-        queues = (await producer.queues(TOPIC))[:QUEUES]
+        queues = await producer.queues(topic)
     found = []
     for queue in queues:
         async with QueueReader(queue, namesrv=namesrv) as chunks:
@@ -122,30 +131,45 @@ async def read_all(namesrv: str) -> list[list[bytes]]:
     return found
 
 
+async def read_timers(namesrv: str, count: int) -> list[int]:
+    """The numbers of the timer messages that were delivered, when the first `count` are among them."""
+    async with asyncio.timeout(START_SECONDS):
+        while True:
+            numbers = [int(body) for bodies in await read_all(namesrv, TIMER_TOPIC) for body in bodies]
+            if set(range(count)) <= set(numbers):
+                return numbers
+            await asyncio.sleep(0.1)
+
+
 async def test_three_backups_under_load_have_every_acknowledged_message(tmp_path: Path) -> None:
     environ = {**os.environ, "HOME": str(tmp_path)}
     store = tmp_path / "running"
     store.mkdir()
-    kept: list[tuple[Path, list[int]]] = []
+    kept: list[tuple[Path, list[int], int]] = []
     with standalone(store, environ) as namesrv:
-        await kourou(environ, "topic", "create", TOPIC, "--queues", str(QUEUES), "-n", namesrv)
+        for topic in (TOPIC, TIMER_TOPIC):
+            await kourou(environ, "topic", "create", topic, "--queues", str(QUEUES), "-n", namesrv)
         load = Load(namesrv)
         sending = asyncio.create_task(load.run(), name="load")
         for number, options in enumerate(([], ["--copy"], ["--base", tmp_path / "backup-0"])):
             before = await load.wait_more(150)
+            timers = load.timers
             backup = tmp_path / f"backup-{number}"
             await kourou(environ, "store", "backup", store / "broker-a", backup, *options)
-            kept.append((backup, before))
+            kept.append((backup, before, timers))
         assert not sending.done(), "there was load all the time"
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
-    for backup, before in kept:
+    assert log_lines(store, "WARNING", "ERROR") == []
+    for backup, before, timers in kept:
         restored = tmp_path / f"restored-{backup.name}"
         restored.mkdir()
         await kourou(environ, "store", "restore", backup, restored / "broker-a")
         assert_store_ok(restored / "broker-a")
         with standalone(restored, environ) as namesrv:
             queues = await read_all(namesrv)
+            delivered = await read_timers(namesrv, timers)
+        assert len(delivered) == len(set(delivered)), "a timer message was delivered twice"
         for queue_id, bodies in enumerate(queues):
             assert len(bodies) >= before[queue_id], f"{backup.name}: acknowledged messages are missing"
             assert bodies == [body(queue_id, number) for number in range(len(bodies))]

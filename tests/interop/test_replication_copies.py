@@ -61,10 +61,10 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Replica
     """A master of each kind with its slaves; senders get SEND_OK from each."""
     with ExitStack() as servers:
         work_dir = tmp_path_factory.mktemp("replicas")
-        started = launch_replica_sets(_SLAVES_OF, work_dir, servers, master_role="SYNC_MASTER")
-        for each in started.values():
+        started = launch_replica_sets(_SLAVES_OF.items(), work_dir, servers, master_role="SYNC_MASTER")
+        for each in started:
             each.wait_following()
-        yield started
+        yield dict(zip(_SLAVES_OF, started, strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +150,42 @@ def test_queries_are_answered_as_by_the_master(
             assert answers.offset_at(copied, story.topic, queue_id, time_ms) == at
 
 
+# -- synchronous double write --------------------------------------------------------------------------------
+
+
+def send_to(replicas: ReplicaSet) -> int:
+    """Send a message to the master; the code of its answer."""
+    return wire.try_send(replicas.master.address, f"first-{replicas.name}", b"more").code
+
+
+@every_pair
+def test_one_slave_is_enough_for_a_sync_master(
+    sets: dict[str, ReplicaSet], stories: dict[str, Story], master: str, slave: str
+) -> None:
+    replicas = sets[master]
+    with ExitStack() as stopped:
+        for kind, other in replicas.slaves.items():
+            if kind != slave:
+                stopped.enter_context(other.paused())
+        assert send_to(replicas) == ResponseCode.SUCCESS
+
+
+@every_master
+def test_a_sync_master_reports_that_no_slave_answers(
+    sets: dict[str, ReplicaSet], stories: dict[str, Story], master: str
+) -> None:
+    replicas = sets[master]
+    with ExitStack() as stopped:
+        for slave in replicas.slaves.values():
+            stopped.enter_context(slave.paused())
+        assert send_to(replicas) == ResponseCode.FLUSH_SLAVE_TIMEOUT
+    # What was reported so is copied nevertheless.
+    replicas.wait_caught_up()
+
+
+# -- tables --------------------------------------------------------------------------------------------------
+
+
 def delay_offsets(slave: Replica) -> dict[int, int]:
     """What a slave has got of its master's delay offsets; that of 4.9 has it in a file only."""
     if slave.kind != "4.9.7":
@@ -195,37 +231,7 @@ def test_pulls_are_answered_as_by_the_master(
         assert answers.pulled(copied, topic, queue_id, story.group) == messages
 
 
-# -- synchronous double write --------------------------------------------------------------------------------
-
-
-def send_to(replicas: ReplicaSet) -> int:
-    """Send a message to the master; the code of its answer."""
-    return wire.try_send(replicas.master.address, f"first-{replicas.name}", b"more").code
-
-
-@every_pair
-def test_one_slave_is_enough_for_a_sync_master(
-    sets: dict[str, ReplicaSet], stories: dict[str, Story], master: str, slave: str
-) -> None:
-    replicas = sets[master]
-    with ExitStack() as stopped:
-        for kind, other in replicas.slaves.items():
-            if kind != slave:
-                stopped.enter_context(other.paused())
-        assert send_to(replicas) == ResponseCode.SUCCESS
-
-
-@every_master
-def test_a_sync_master_reports_that_no_slave_answers(
-    sets: dict[str, ReplicaSet], stories: dict[str, Story], master: str
-) -> None:
-    replicas = sets[master]
-    with ExitStack() as stopped:
-        for slave in replicas.slaves.values():
-            stopped.enter_context(slave.paused())
-        assert send_to(replicas) == ResponseCode.FLUSH_SLAVE_TIMEOUT
-    # What was reported so is copied nevertheless.
-    replicas.wait_caught_up()
+# -- slaves that are gone ------------------------------------------------------------------------------------
 
 
 @every_master

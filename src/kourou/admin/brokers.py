@@ -9,7 +9,7 @@ from kourou.admin.namesrvs import ServerConfig, properties_of, server_configs
 from kourou.admin.session import Admin
 from kourou.admin.targets import ConfigUpdate, Outcome, call_each, on_each, update_config_on_each
 from kourou.errors import KourouError
-from kourou.protocol.bodies import ConsumeStatsList, HARuntimeInfo, KVTable, decode_body
+from kourou.protocol.bodies import ConsumeStatsList, EpochEntryCache, HARuntimeInfo, KVTable, decode_body
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.headers.broker_admin import ResetMasterFlushOffsetHeader
 from kourou.protocol.headers.groups import GetConsumeStatsInBrokerHeader
@@ -58,6 +58,15 @@ class HaStatus:
 
     address: str
     status: HARuntimeInfo | None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerEpochs:
+    """The epochs of the log of one broker."""
+
+    address: str
+    epochs: EpochEntryCache | None
     problem: str = ""
 
 
@@ -115,6 +124,21 @@ async def ha_statuses(admin: Admin, addresses: Sequence[str]) -> list[HaStatus]:
 
     return [
         HaStatus(address, None, str(answer)) if isinstance(answer, KourouError) else HaStatus(address, answer)
+        for address, answer in await call_each(addresses, ask)
+    ]
+
+
+async def broker_epochs(admin: Admin, addresses: Sequence[str]) -> list[BrokerEpochs]:
+    """The epochs of the logs of several brokers (5.x; Apache's in controller mode only)."""
+
+    async def ask(address: str) -> EpochEntryCache:
+        answer = await admin.call(address, RequestCode.GET_BROKER_EPOCH_CACHE)
+        return decode_body(answer.body, EpochEntryCache)
+
+    return [
+        BrokerEpochs(address, None, str(answer))
+        if isinstance(answer, KourouError)
+        else BrokerEpochs(address, answer)
         for address, answer in await call_each(addresses, ask)
     ]
 

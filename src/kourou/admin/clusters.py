@@ -29,6 +29,11 @@ class BrokerSummary:
     problem: str = ""
 
     @property
+    def place(self) -> BrokerAddress:
+        """Its place in the cluster."""
+        return BrokerAddress(self.cluster, self.broker_name, self.broker_id, self.address)
+
+    @property
     def put_tps(self) -> float:
         """Incoming messages per second, over the last ten seconds."""
         return self.rate("putTps")

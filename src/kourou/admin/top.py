@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 
 from kourou.admin.brokers import GroupQueueLag, broker_consume_stats
 from kourou.admin.clusters import BrokerSummary, cluster_list
+from kourou.admin.replication import SlaveLag, read_replication, slave_lags
 from kourou.admin.session import Admin
 from kourou.admin.topics import topic_names, topic_status
 from kourou.errors import KourouError, ResponseError
@@ -42,6 +43,11 @@ class BrokerRow:
     out_tps: float
     disk_ratio: float
     problem: str = ""
+    lag_bytes: int | None = None
+    """How far a slave is behind its master; None for a master, or if it is not known."""
+    lag_ms: int | None = None
+    replication_problem: str = ""
+    """Why a slave does not follow its master."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +100,7 @@ class TopSample:
     """The sum of the end offsets of its queues, by topic."""
     queues: list[GroupQueueLag]
     problems: list[str] = field(default_factory=list)
+    slaves: list[SlaveLag] = field(default_factory=list)
 
 
 async def watch(
@@ -141,9 +148,10 @@ async def take_sample(admin: Admin, cluster: str | None = None) -> TopSample:
             return topic, None
         return topic, sum(queue.max_offset for queue in queues) if queues else None
 
+    replicas = await read_replication(admin, ((one.place, one.runtime) for one in brokers))
     found = [queue for queues in await asyncio.gather(*map(stats, masters)) for queue in queues]
     ends = {topic: at for topic, at in await _gather_limited(topics, end) if at is not None}
-    return TopSample(time.monotonic(), brokers, ends, found, problems)
+    return TopSample(time.monotonic(), brokers, ends, found, problems, slave_lags(replicas))
 
 
 def _is_of_users(topic: str) -> bool:
@@ -173,7 +181,7 @@ def view(before: TopSample, after: TopSample) -> TopView:
     return TopView(
         now_ms,
         seconds,
-        sorted(map(_broker_row, after.brokers), key=lambda row: (-row.in_tps - row.out_tps, row.broker_name)),
+        _broker_rows(after),
         _topic_rows(before, after, consumed, seconds),
         _group_rows(before, after, consumed, seconds, now_ms),
         after.problems,
@@ -195,7 +203,13 @@ def _place(queue: GroupQueueLag) -> tuple[str, str, str, int]:
     return queue.group, queue.topic, queue.broker_name, queue.queue_id
 
 
-def _broker_row(broker: BrokerSummary) -> BrokerRow:
+def _broker_rows(sample: TopSample) -> list[BrokerRow]:
+    slaves = {slave.address: slave for slave in sample.slaves}
+    rows = [_broker_row(broker, slaves.get(broker.address)) for broker in sample.brokers]
+    return sorted(rows, key=lambda row: (-row.in_tps - row.out_tps, row.broker_name, row.broker_id))
+
+
+def _broker_row(broker: BrokerSummary, slave: SlaveLag | None) -> BrokerRow:
     return BrokerRow(
         broker.cluster,
         broker.broker_name,
@@ -206,6 +220,9 @@ def _broker_row(broker: BrokerSummary) -> BrokerRow:
         broker.get_tps,
         broker.disk_ratio,
         broker.problem,
+        slave.lag_bytes if slave else None,
+        slave.lag_ms if slave else None,
+        slave.problem if slave else "",
     )
 
 

@@ -22,6 +22,7 @@ from kourou.store.settings import FlushDiskType, MessageStoreConfig
 
 _UNIT_BYTES: Final = 20
 _HOUR_MS: Final = 3_600_000
+_LESS_ON_SLAVES: Final = 10
 
 
 @dataclass(slots=True)
@@ -112,11 +113,13 @@ def retention_config(config: BrokerConfig) -> RetentionConfig:
 
 
 def transfer_limits(config: BrokerConfig) -> TransferLimits:
-    """What one pull of a client gets that has not negotiated more."""
+    """What one pull of a client gets that has not negotiated more. As in Apache, the part of the memory that
+    counts as holding the newest messages is smaller on a slave."""
+    percentage = config.access_message_in_memory_max_ratio - (_LESS_ON_SLAVES if config.is_slave else 0)
     return TransferLimits(
         (config.max_transfer_count_on_message_in_memory, config.max_transfer_bytes_on_message_in_memory),
         (config.max_transfer_count_on_message_in_disk, config.max_transfer_bytes_on_message_in_disk),
-        memory_bytes() * config.access_message_in_memory_max_ratio // 100,
+        memory_bytes() * max(0, percentage) // 100,
     )
 
 

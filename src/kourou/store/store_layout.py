@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -161,10 +162,14 @@ def _foreign_names(files: Files, root: Path) -> Iterator[Path]:
 def _segments(files: Files, folder: Path, foreign: list[Path]) -> Iterator[SegmentFile]:
     for name in files.list_names(folder):
         path = folder / name
-        if is_number(name, _OFFSET_DIGITS) and not files.is_folder(path):
-            yield SegmentFile(path, int(name), files.length(path))
-        else:
+        if not is_number(name, _OFFSET_DIGITS) or files.is_folder(path):
             foreign.append(path)
+            continue
+        try:
+            length = files.length(path)
+        except FileNotFoundError:  # deleted meanwhile by a running broker
+            continue
+        yield SegmentFile(path, int(name), length)
 
 
 def is_number(name: str, digits: int) -> bool:
@@ -195,7 +200,8 @@ def _list_index(files: Files, layout: StoreLayout) -> None:
     for name in files.list_names(folder):
         path = folder / name
         if is_number(name, _INDEX_DIGITS) and not files.is_folder(path):
-            layout.index_files.append((path, files.length(path)))
+            with suppress(FileNotFoundError):
+                layout.index_files.append((path, files.length(path)))
         else:
             layout.foreign.append(path)
     layout.index_file_bytes = _usual(length for _, length in layout.index_files if length)

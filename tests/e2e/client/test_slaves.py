@@ -13,7 +13,7 @@ import pytest
 
 from kourou import AsyncLitePullConsumer, AsyncProducer, AsyncPullConsumer, AsyncPushConsumer, Message
 from kourou.client.pull.queue_reader import QueueReader
-from kourou.errors import KourouError, SlaveBehindError
+from kourou.errors import KourouError, ResponseError, SlaveBehindError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import MessageExt
 from tests.e2e.broker.broker_kit import Peer
@@ -30,10 +30,10 @@ ROUTES = pytest.mark.parametrize("poll_ms", [200, 60_000], ids=["left the route"
 class Pair:
     """A slave, and its master that the test stops and starts."""
 
-    def __init__(self, root: Path, namesrv_addr: str) -> None:
+    def __init__(self, root: Path, namesrv_addr: str, keys: dict[str, Any]) -> None:
         self._root = root
         self.namesrv = namesrv_addr
-        self._ports: dict[str, Any] = {}
+        self._keys = keys
         self._stack = contextlib.AsyncExitStack()
         self.master: Peer
         self.slave: Peer
@@ -42,10 +42,11 @@ class Pair:
 
     async def start_master(self) -> None:
         """Start the master, at the same address each time."""
-        running = master(self._root, self.namesrv, broker_role="SYNC_MASTER", **self._ports)
+        running = master(self._root, self.namesrv, broker_role="SYNC_MASTER", **self._keys)
         self.master = await self._stack.enter_async_context(running)
         config = self.master.controller.config
-        self._ports = {"listen_port": config.listen_port, "ha_listen_port": config.ha_listen_port}
+        ports = {"listen_port": config.listen_port, "ha_listen_port": config.ha_listen_port}
+        self._keys = {**self._keys, **ports}
 
     async def stop_master(self) -> None:
         await self._stack.aclose()
@@ -70,25 +71,22 @@ class Pair:
             f"{self.sent} messages are committed",
         )
 
-    async def until_pulled(self, peer: Peer) -> None:
-        """Wait until the last messages were pulled from a broker."""
-        offsets = peer.controller.services.offsets
-        await until(
-            lambda: sum(offsets.query_pull(GROUP, TOPIC, queue_id) for queue_id in range(4)) == self.sent,
-            "the last messages are pulled there",
-        )
+    async def until_returned(self) -> None:
+        """Wait until the pulls of all queues wait at the master, and none at the slave."""
+        at_master, at_slave = (peer.controller.services.holds for peer in (self.master, self.slave))
+        await until(lambda: len(at_master) >= 4 and not len(at_slave), "the pulls are back at the master")
 
 
 @contextlib.asynccontextmanager
-async def pair(root: Path) -> AsyncIterator[Pair]:
-    """With a topic of 4 queues that the slave knows, and 20 messages in it."""
+async def pair(root: Path, **keys: Any) -> AsyncIterator[Pair]:
+    """With a topic of 4 queues that the slave knows, and 20 messages in it. `keys` are for both brokers."""
     async with namesrv() as address:
-        both = Pair(root, address)
+        both = Pair(root, address, keys)
         await both.start_master()
         try:
             async with AsyncProducer("shop", namesrv=address, poll_namesrv_interval_ms=200) as both.producer:
                 await both.send(20)
-                async with slave(root, address) as both.slave:
+                async with slave(root, address, **keys) as both.slave:
                     await following(both.master, 1)
                     await equal(both.master, both.slave)
                     tables = [peer.controller.services.topics.table for peer in (both.master, both.slave)]
@@ -98,21 +96,26 @@ async def pair(root: Path) -> AsyncIterator[Pair]:
             await both.stop_master()
 
 
+async def lives_through_an_outage(both: Pair, seen: Counter[bytes]) -> None:
+    """A consumer that counts in `seen` continues while the master is away, and returns."""
+    await both.until_all(seen)
+    await both.send(20)
+    await both.stop_master()
+    await both.until_all(seen)
+    await both.until_committed(both.slave)
+    await both.start_master()
+    await both.send(20)
+    await both.until_all(seen)
+    await both.until_committed(both.master)
+    await both.until_returned()
+
+
 @ROUTES
 async def test_a_push_consumer_continues_at_the_slave_and_returns(tmp_path: Path, poll_ms: int) -> None:
     async with pair(tmp_path) as both:
         seen: Counter[bytes] = Counter()
         async with pushing(both, seen, poll_ms):
-            await both.until_all(seen)
-            await both.send(20)
-            await both.stop_master()
-            await both.until_all(seen)
-            await both.until_committed(both.slave)
-            await both.start_master()
-            await both.send(20)
-            await both.until_all(seen)
-            await both.until_committed(both.master)
-            await both.until_pulled(both.master)
+            await lives_through_an_outage(both, seen)
 
 
 async def test_a_member_that_starts_without_the_master_begins_where_the_group_is(tmp_path: Path) -> None:
@@ -169,16 +172,7 @@ async def test_a_lite_pull_consumer_continues_at_the_slave_and_returns(tmp_path:
         )
         await consumer.subscribe(TOPIC)
         async with consumer, polling(consumer, seen):
-            await both.until_all(seen)
-            await both.send(20)
-            await both.stop_master()
-            await both.until_all(seen)
-            await both.until_committed(both.slave)
-            await both.start_master()
-            await both.send(20)
-            await both.until_all(seen)
-            await both.until_committed(both.master)
-            await both.until_pulled(both.master)
+            await lives_through_an_outage(both, seen)
 
 
 @contextlib.asynccontextmanager
@@ -241,10 +235,27 @@ async def test_an_orderly_consumer_continues_at_the_slave_with_the_lock_of_the_m
     async with pair(tmp_path) as both:
         seen: Counter[bytes] = Counter()
         async with pushing(both, seen, 200, orderly=True):
-            await both.until_all(seen)
-            await both.send(20)
-            await both.stop_master()
-            await both.until_all(seen)
-            await both.start_master()
-            await both.send(20)
-            await both.until_all(seen)
+            await lives_through_an_outage(both, seen)
+
+
+async def test_a_consumer_of_old_messages_is_at_the_slave_until_it_has_caught_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kourou.broker.settings.memory_bytes", lambda: 4_000)  # of which 40 or 30 %
+    async with (
+        pair(tmp_path, slave_read_enable=True) as both,
+        AsyncPullConsumer(GROUP, namesrv=both.namesrv) as consumer,
+    ):
+        queue = (await consumer.fetch_queues(TOPIC))[0]
+        served: list[int] = []
+        for queue_offset in (1, 2, 4, 4):
+            result = await consumer.pull(queue, queue_offset=queue_offset, max_messages=1)
+            assert [message.queue_offset for message in result.messages()] == [queue_offset]
+            served.append(result.broker_id)
+        assert served == [0, 1, 1, 0]
+        # A slave that does not serve the topic keeps no consumer from its master.
+        await consumer.pull(queue, queue_offset=1, max_messages=1)
+        both.slave.controller.services.topics.table.pop(TOPIC)
+        with pytest.raises(ResponseError, match="not exist"):
+            await consumer.pull(queue, queue_offset=1, max_messages=1)
+        assert (await consumer.pull(queue, queue_offset=1, max_messages=1)).broker_id == 0

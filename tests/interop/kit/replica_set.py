@@ -1,11 +1,11 @@
 """ReplicaSet: a master and its slaves, ours or Apache's of either version, as processes.
 
     with ExitStack() as servers:
-        replicas = launch_replica_sets({KOUROU: ("4.9.7", KOUROU)}, work_dir, servers)[KOUROU]
+        (replicas,) = launch_replica_sets([(KOUROU, ("4.9.7", KOUROU))], work_dir, servers)
         replicas.slaves["4.9.7"].wait_caught_up(replicas.master)
 
-The slaves of a set are named by their kind, so there is one of each at most. All sets of a run share a name
-server of ours; the broker name tells them apart.
+The slaves of a set are named by their kind, so there is one of each at most. Sets that are launched together
+share a name server of ours; the broker name tells them apart.
 """
 
 from __future__ import annotations
@@ -153,34 +153,42 @@ class ReplicaSet:
 
 
 def launch_replica_sets(
-    slaves_of: Mapping[str, Sequence[str]],
+    kinds: Iterable[tuple[str, Sequence[str]]],
     work_dir: Path,
     servers: ExitStack,
     *,
     master_role: str = "ASYNC_MASTER",
-) -> dict[str, ReplicaSet]:
-    """Masters of these kinds with slaves of these kinds, all registered, by the kind of the master."""
+) -> list[ReplicaSet]:
+    """Masters of these kinds with slaves of these kinds, all registered."""
     namesrv = launch_kourou_namesrv(work_dir)
     servers.callback(namesrv.kill)
     address = namesrv.wait_ready().address
-    sets: dict[str, ReplicaSet] = {}
-    for kind, slave_kinds in slaves_of.items():
-        name = f"set-{kind.replace('.', '-')}"
-        settings = {"brokerName": name, "brokerRole": master_role, **_sync_rule(kind, master_role)}
-        slaves = {
-            slave_kind: Replica(
-                slave_kind,
-                address,
-                work_dir / f"{name}-slave-{slave_kind}",
+    sets = [_new_set(master, slaves, address, work_dir, master_role) for master, slaves in kinds]
+    # A slave learns of its master when it registers: the masters come first.
+    _start([each.master for each in sets], servers)
+    _start([slave for each in sets for slave in each.slaves.values()], servers)
+    return sets
+
+
+def _new_set(
+    master: str, slaves: Sequence[str], namesrv: str, work_dir: Path, master_role: str
+) -> ReplicaSet:
+    name = "-".join((master, *slaves)).replace(".", "_")
+    settings = {"brokerName": name, "brokerRole": master_role, **_sync_rule(master, master_role)}
+    return ReplicaSet(
+        name,
+        namesrv,
+        Replica(master, namesrv, work_dir / name / "master", settings),
+        {
+            slave: Replica(
+                slave,
+                namesrv,
+                work_dir / name / f"slave-{slave}",
                 {"brokerName": name, "brokerRole": "SLAVE", "brokerId": str(number)},
             )
-            for number, slave_kind in enumerate(slave_kinds, start=1)
-        }
-        sets[kind] = ReplicaSet(name, address, Replica(kind, address, work_dir / name, settings), slaves)
-    # A slave learns of its master when it registers: the masters come first.
-    _start([each.master for each in sets.values()], servers)
-    _start([slave for each in sets.values() for slave in each.slaves.values()], servers)
-    return sets
+            for number, slave in enumerate(slaves, start=1)
+        },
+    )
 
 
 def _start(replicas: Iterable[Replica], servers: ExitStack) -> None:

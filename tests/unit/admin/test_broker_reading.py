@@ -72,6 +72,37 @@ async def test_a_master_reports_its_slaves() -> None:
     ]
 
 
+async def test_epochs_are_shown_as_apache_shows_them() -> None:
+    body: dict[str, object] = {
+        "brokerId": 1,
+        "brokerName": "broker-a",
+        "clusterName": "DefaultCluster",
+        "epochList": [
+            {"endOffset": 500, "epoch": 1, "startOffset": 0},
+            {"endOffset": 9223372036854775807, "epoch": 3, "startOffset": 500},
+        ],
+        "maxOffset": 700,
+    }
+    request = RemotingCommand(code=RequestCode.GET_BROKER_EPOCH_CACHE, ext_fields={})
+    cluster = RemotingCommand(code=RequestCode.GET_BROKER_CLUSTER_INFO, ext_fields={})
+    place = {"brokerName": "broker-a", "cluster": "DefaultCluster", "brokerAddrs": {"0": BROKER, "1": "s:1"}}
+    known = {"brokerAddrTable": {"broker-a": place}, "clusterAddrTable": {"DefaultCluster": ["broker-a"]}}
+    exchanges = (
+        Exchange(cluster, RemotingCommand(code=0, body=json.dumps(known).encode())),
+        Exchange(request, RemotingCommand(code=0, body=json.dumps(body).encode())),
+        Exchange(request, RemotingCommand(code=0, body=json.dumps({**body, "brokerId": 0}).encode())),
+    )
+    recording = Recording("", "5.5.0", ("getBrokerEpoch", "-b", "broker-a"), "", exchanges)
+    text = await run_replayed(recording)
+    # Apache's has no newline at the end.
+    assert text == "\n" + "".join(
+        f"\n#clusterName\tDefaultCluster\n#brokerName\tbroker-a\n#brokerAddr\t{address}\n#brokerId\t{broker_id}\n"
+        "#Epoch: EpochEntry{epoch=1, startOffset=0, endOffset=500}\n"
+        "#Epoch: EpochEntry{epoch=3, startOffset=500, endOffset=700}\n"
+        for address, broker_id in ((BROKER, 1), ("s:1", 0))
+    )
+
+
 async def test_cold_reads_are_shown_with_their_times() -> None:
     entry = {"coldAcc": 5, "lastColdReadTimeMills": 1794711772017, "createTimeMills": 1794711700000}
     table = {"runtimeTable": {"Payments": entry}, "globalAcc": 5}

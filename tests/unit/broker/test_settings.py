@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kourou.broker.settings import retention_config, store_config, store_host
+from kourou.broker.settings import retention_config, store_config, store_host, transfer_limits
 from kourou.config import BrokerConfig
 from kourou.errors import ConfigError
 from kourou.store.retention import RetentionConfig
@@ -20,6 +20,17 @@ HOST = MessageStoreConfig(root=Path("/s")).store_host
 def test_defaults_are_the_stores_own() -> None:
     assert store_config(BrokerConfig(store_path_root_dir="/s"), HOST) == MessageStoreConfig(root=Path("/s"))
     assert retention_config(BrokerConfig()) == RetentionConfig()
+
+
+@pytest.mark.parametrize(("percentage", "of_master", "of_slave"), [(40, 400, 300), (5, 50, 0)])
+def test_less_memory_counts_on_a_slave(
+    monkeypatch: pytest.MonkeyPatch, percentage: int, of_master: int, of_slave: int
+) -> None:
+    monkeypatch.setattr("kourou.broker.settings.memory_bytes", lambda: 1_000)
+    keys = {"access_message_in_memory_max_ratio": percentage}
+    slave = BrokerConfig(broker_role="SLAVE", broker_id=1, **keys)
+    assert transfer_limits(BrokerConfig(**keys)).memory_bytes == of_master
+    assert transfer_limits(slave).memory_bytes == of_slave
 
 
 def test_keys_reach_the_store() -> None:

@@ -216,6 +216,18 @@ FIVE: list[tuple[Any, str]] = [
         '"diff":1,"inSync":true,"slaveAckOffset":2,"transferFromWhere":3,"transferredByteInSecond":4}],'
         '"inSyncSlaveNums":1,"master":true,"masterCommitLogMaxOffset":9}',
     ),
+    (
+        b.HARuntimeInfo,
+        '{"haClientRuntimeInfo":{"kourouProblem":"connecting","lastReadTimestamp":0,"lastWriteTimestamp":0,'
+        '"masterFlushOffset":0,"maxOffset":0,"transferredByteInSecond":0},"haConnectionInfo":[{"addr":"y:1",'
+        '"diff":1,"inSync":true,"kourouBrokerId":1,"kourouLagMs":5,"slaveAckOffset":2,"transferFromWhere":3,'
+        '"transferredByteInSecond":4}],"inSyncSlaveNums":1,"master":true,"masterCommitLogMaxOffset":9}',
+    ),
+    (
+        b.EpochEntryCache,
+        '{"brokerId":1,"brokerName":"broker-a","clusterName":"C","epochList":[{"endOffset":9,"epoch":1,'
+        '"startOffset":0}],"maxOffset":9}',
+    ),
 ]
 
 FOUR: list[tuple[Any, str]] = [

@@ -104,6 +104,21 @@ def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path) -> None:
         find_layout(Refusing(), root)
 
 
+def test_files_that_a_broker_deletes_meanwhile_are_left_out(tmp_path: Path) -> None:
+    root = extract_store("4.9.7", tmp_path)
+    whole = find_layout(Files(), root)
+
+    class Deleting(Files):
+        def list_names(self, path: Path) -> list[str]:
+            names = super().list_names(path)
+            if path.name in ("commitlog", "index"):
+                (path / names[0]).unlink()
+            return names
+
+    layout = find_layout(Deleting(), root)
+    assert layout.log_files == whole.log_files[1:] and layout.index_files == whole.index_files[1:]
+
+
 def test_a_store_that_was_only_opened_is_one(tmp_path: Path) -> None:
     (tmp_path / "lock").write_text("lock")
     layout = find_layout(Files(), tmp_path)

@@ -16,6 +16,7 @@ from kourou.admin.brokers import broker_runtime
 from kourou.admin.connections import consumer_connection
 from kourou.admin.consume_stats import GroupProgress, consume_stats
 from kourou.admin.doctor.findings import NotChecked
+from kourou.admin.replication import SlaveLag
 from kourou.admin.running_info import RunningInfo, running_info
 from kourou.admin.session import Admin, BrokerAddress, command_line
 from kourou.admin.targets import brokers_of
@@ -102,6 +103,8 @@ class ClusterSnapshot:
     """The progress of the groups in the second snapshot."""
     dead_letters: dict[str, TopicStatus] = field(default_factory=dict)
     later_dead_letters: dict[str, TopicStatus] = field(default_factory=dict)
+    slaves: list[SlaveLag] = field(default_factory=list)
+    """How far slaves are behind; read by the check of replication."""
     not_checked: list[NotChecked] = field(default_factory=list)
     half_pending_ms: int = 300_000
     """Transactions that are open for longer are reported."""

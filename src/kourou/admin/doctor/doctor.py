@@ -22,6 +22,7 @@ from kourou.admin.doctor.checks_groups import (
     check_unheld_queues,
 )
 from kourou.admin.doctor.checks_machine import check_machine
+from kourou.admin.doctor.checks_replication import check_replication
 from kourou.admin.doctor.checks_servers import (
     check_addresses,
     check_brokers,
@@ -52,6 +53,7 @@ _ONE_SNAPSHOT_CHECKS: Final[dict[str, Check]] = {
     "stores": check_stores,
     "damage": check_damage,
     "compiled kernel": check_kernels,
+    "replication": check_replication,
     "permissions": check_permissions,
     "topics on all masters": check_spread,
     "order configuration": check_order_conf,
@@ -124,7 +126,12 @@ async def _examine(
     findings.sort(key=lambda finding: _ORDER.index(finding.severity))
     skipped = list(dict.fromkeys(snapshot.not_checked))
     return DoctorReport(
-        len(snapshot.brokers), len(snapshot.user_topics), len(snapshot.groups), findings, skipped
+        len(snapshot.brokers),
+        len(snapshot.user_topics),
+        len(snapshot.groups),
+        findings,
+        skipped,
+        snapshot.slaves,
     )
 
 

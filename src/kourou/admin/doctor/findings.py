@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from kourou.admin.replication import SlaveLag
 
 
 class Severity(enum.StrEnum):
@@ -52,6 +54,8 @@ class DoctorReport:
     groups: int
     findings: list[Finding]
     not_checked: list[NotChecked]
+    slaves: list[SlaveLag] = field(default_factory=list)
+    """How far each slave is behind its master."""
 
     @property
     def problems(self) -> int:

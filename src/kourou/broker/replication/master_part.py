@@ -6,6 +6,7 @@ The port for slaves is open on every broker, as Apache's is; a slave's own slave
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,13 @@ from kourou.broker.replication.replica_acks import AckRule, ReplicaAcks
 from kourou.broker.replication.replica_server import ReplicaServer
 from kourou.config.broker import SYNC_MASTER, BrokerConfig
 from kourou.protocol.bodies import encode_body
-from kourou.protocol.bodies.ha import HAConnectionRuntimeInfo, HARuntimeInfo
+from kourou.protocol.bodies.ha import (
+    LAST_EPOCH_END,
+    EpochEntry,
+    EpochEntryCache,
+    HAConnectionRuntimeInfo,
+    HARuntimeInfo,
+)
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.features import Feature, format_features
 from kourou.protocol.headers.clients import HeartbeatResponseHeader
@@ -22,6 +29,7 @@ from kourou.transport.request import Processor, Request
 from kourou.transport.tasks import TaskOwner
 
 if TYPE_CHECKING:
+    from kourou.broker.replication.replica_link import ReplicaLink
     from kourou.broker.settings import LiveConfig
     from kourou.broker.storage.commit_cycle import CommitCycle
     from kourou.broker.storage.disk_threads import DiskThreads
@@ -62,7 +70,10 @@ class MasterPart(BrokerPart):
         commit_cycle.after_write.append(self.server.pump)
 
     def processors(self) -> Mapping[int, Processor]:
-        processors: dict[int, Processor] = {RequestCode.GET_KOUROU_FEATURES: self.get_features}
+        processors: dict[int, Processor] = {
+            RequestCode.GET_KOUROU_FEATURES: self.get_features,
+            RequestCode.GET_BROKER_EPOCH_CACHE: self.get_epochs,
+        }
         if not self._config.current.is_slave:
             processors[RequestCode.GET_BROKER_HA_STATUS] = self.get_ha_status
         return processors
@@ -103,24 +114,46 @@ class MasterPart(BrokerPart):
 
     def get_ha_status(self, request: Request) -> None:
         """907: how far each slave is."""
-        end, max_gap = self._log.max_phy_offset, self._config.current.ha_max_gap_not_in_sync
+        end, now_s = self._log.max_phy_offset, asyncio.get_running_loop().time()
         info = HARuntimeInfo(
             master=True,
             master_commit_log_max_offset=end,
             in_sync_slave_nums=self._acks.in_sync(end),
             ha_connection_info=[
-                HAConnectionRuntimeInfo(
-                    addr=link.address,
-                    slave_ack_offset=link.ack_phy_offset,
-                    diff=end - link.ack_phy_offset,
-                    in_sync=end - link.ack_phy_offset < max_gap,
-                    transfer_from_where=link.next_phy_offset,
-                )
-                for link in self.server.links
-                if link.is_reporting
+                self._connection(link, end, now_s) for link in self.server.links if link.is_reporting
             ],
         )
         request.reply(body=encode_body(info))
+
+    def _connection(self, link: ReplicaLink, end_phy_offset: int, now_s: float) -> HAConnectionRuntimeInfo:
+        gap = end_phy_offset - link.ack_phy_offset
+        return HAConnectionRuntimeInfo(
+            addr=link.address,
+            slave_ack_offset=link.ack_phy_offset,
+            diff=gap,
+            in_sync=gap < self._config.current.ha_max_gap_not_in_sync,
+            transferred_byte_in_second=link.rate.per_second(now_s),
+            transfer_from_where=link.next_phy_offset,
+            kourou_broker_id=None if link.slave is None else link.slave.broker_id,
+            kourou_lag_ms=round(link.lag.seconds(now_s) * 1000),
+        )
+
+    def get_epochs(self, request: Request) -> None:
+        """1007: the epochs of the log. Apache's brokers answer it in controller mode only."""
+        config, epochs = self._config.current, self._epochs.epochs
+        ends = [*(epoch.start_phy_offset for epoch in epochs[1:]), LAST_EPOCH_END]
+        entries = [
+            EpochEntry(epoch=each.epoch, start_offset=each.start_phy_offset, end_offset=end)
+            for each, end in zip(epochs, ends, strict=False)
+        ]
+        cache = EpochEntryCache(
+            cluster_name=config.broker_cluster_name,
+            broker_name=config.broker_name,
+            broker_id=config.broker_id,
+            epoch_list=entries,
+            max_offset=self._log.max_phy_offset,
+        )
+        request.reply(body=encode_body(cache))
 
 
 def _ack_rule(config: BrokerConfig) -> AckRule:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kourou import __version__
+from kourou.broker.replication.lag import TransferRate
 from kourou.broker.replication.replica_link import OWN_TRANSFER_BYTES
 from kourou.errors import KourouError, ProtocolError, StorageError
 from kourou.protocol.ha import (
@@ -72,7 +73,6 @@ class ReplicaStatus:
     state: ReplicaState = ReplicaState.WAITING
     master: MasterAddress | None = None
     problem: str | None = None
-    received_bytes: int = 0
     last_read_ms: int = 0
     last_write_ms: int = 0
 
@@ -118,6 +118,7 @@ class ReplicaClient:
         self._reported = -1
         self._master_epochs: tuple[Epoch, ...] = ()
         self.status = ReplicaStatus()
+        self.rate = TransferRate(self._loop.time())
 
     def lead_by(self, master: MasterAddress | None) -> None:
         """Follow this master from now on; None keeps the one there is."""
@@ -161,7 +162,7 @@ class ReplicaClient:
         text = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
         if text != self.status.problem:
             _log.warning("not following the master at %s, retrying: %s", master.ha, text)
-        self.status.problem = text
+        self.status.state, self.status.problem = ReplicaState.CONNECTING, text
 
     def _stop(self, problem: str) -> None:
         self.status.state, self.status.problem = ReplicaState.STOPPED, problem
@@ -273,7 +274,7 @@ class ReplicaClient:
             self._following(transfer.phy_offset, None)
         if transfer.data:
             self._replica.append(transfer.phy_offset, transfer.data)
-            self.status.received_bytes += len(transfer.data)
+            self.rate.add(len(transfer.data), self._loop.time())
         elif not self._replica.is_empty and transfer.phy_offset != self._commit_log.max_phy_offset:
             raise ProtocolError(
                 f"the master goes on at {transfer.phy_offset}, this log ends at "

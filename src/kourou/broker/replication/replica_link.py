@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
+from kourou.broker.replication.lag import ReplicaLag, TransferRate
 from kourou.errors import KourouError, ProtocolError
 from kourou.protocol.ha import MasterHello, SlaveHello, SlaveStream, encode_hello, transfer_head
 from kourou.transport.addresses import format_address
@@ -68,12 +69,10 @@ class ReplicaRefusedError(KourouError):
 
 @dataclass(slots=True)
 class LinkTimes:
-    """When something was last read and written, by the loop's clock; `caught_up` when the slave last had all
-    there was."""
+    """When something was last read and written, by the loop's clock."""
 
     read: float
     written: float
-    caught_up: float
 
 
 class ReplicaLink:
@@ -104,9 +103,10 @@ class ReplicaLink:
         self.address = format_address(peer.getpeername())
         self.slave: SlaveHello | None = None
         self.ack_phy_offset = -1
-        self.sent_bytes = 0
         now = loop.time()
-        self.times = LinkTimes(now, now, now)
+        self.times = LinkTimes(now, now)
+        self.lag = ReplicaLag()
+        self.rate = TransferRate(now)
         loop.add_reader(peer.fileno(), self._readable)
 
     def __str__(self) -> str:
@@ -173,8 +173,7 @@ class ReplicaLink:
 
     def _acknowledge(self, phy_offset: int) -> None:
         self.ack_phy_offset = phy_offset
-        if phy_offset >= self._log.max_phy_offset:
-            self.times.caught_up = self.times.read
+        self.lag.acknowledged(phy_offset, self._log.max_phy_offset, self.times.read)
         self._owner.acknowledged(self)
         self.pump()
 
@@ -189,6 +188,8 @@ class ReplicaLink:
             log_file, size = self._next_run(self._next)
             if log_file is None:
                 return
+            if not self.lag.is_behind:
+                self.lag.grown(self._log.max_phy_offset, self._loop.time())
             data = self._log.read_nowait(self._next, size)
             if data is None:
                 self._is_loading = True
@@ -235,8 +236,9 @@ class ReplicaLink:
         assert self._next is not None
         head = transfer_head(self._next, len(data))
         self._next += len(data)
-        self.sent_bytes += len(data)
-        return self._send([head, data])
+        is_sent = self._send([head, data])
+        self.rate.add(len(data), self.times.written)
+        return is_sent
 
     def heartbeat(self) -> None:
         """Show the slave that the master is there."""

@@ -11,21 +11,23 @@ from typing import Final
 
 from kourou.admin.brokers import (
     BrokerConsumeStats,
+    BrokerEpochs,
     BrokerRuntime,
     HaStatus,
     broker_configs,
     broker_consume_stats,
+    broker_epochs,
     broker_runtimes,
     ha_statuses,
     update_broker_config,
 )
 from kourou.admin.clusters import prober, timed_send
-from kourou.admin.targets import ConfigUpdate
+from kourou.admin.targets import ConfigUpdate, brokers_of
 from kourou.cli.admin.broker_reading import BROKER_READING_COMMANDS
 from kourou.cli.admin.command import AdminCommand, Call, interval_of
 from kourou.cli.admin.formatting import format_time, human_time, send_result
 from kourou.cli.admin.maintenance_commands import MAINTENANCE_COMMANDS
-from kourou.cli.admin.options import required, value
+from kourou.cli.admin.options import one_of, required, value
 from kourou.cli.admin.screen import Screen
 from kourou.cli.admin.target_options import (
     BROKER_OR_CLUSTER,
@@ -204,6 +206,37 @@ def _show_slave(status: HAClientRuntimeInfo, screen: Screen) -> None:
     screen.line(f"#MasterFlushOffset\t{status.master_flush_offset}")
 
 
+# -- getBrokerEpoch ----------------------------------------------------------------------------------
+
+
+async def _broker_epoch(call: Call) -> list[BrokerEpochs]:
+    return await broker_epochs(call.admin, await _replicas_of(call))
+
+
+async def _replicas_of(call: Call) -> list[str]:
+    """A broker given by address; or all that have a name, or are in a cluster."""
+    name = call.args.get("brokerName")
+    if name is None:
+        return [broker.address for broker in await brokers_of(call.admin, call.args.text("clusterName"))]
+    found = [broker.address for broker in await call.admin.brokers() if broker.broker_name == name]
+    return found or [await call.admin.broker_address(name)]
+
+
+def _show_broker_epoch(brokers: list[BrokerEpochs], screen: Screen) -> None:
+    screen.line()
+    for broker in brokers:
+        cache = broker.epochs
+        if cache is None:
+            screen.trouble(broker.problem)
+            continue
+        screen.line(f"\n#clusterName\t{cache.cluster_name}\n#brokerName\t{cache.broker_name}")
+        screen.line(f"#brokerAddr\t{broker.address}\n#brokerId\t{cache.broker_id}")
+        ends = [*(epoch.end_offset for epoch in cache.epoch_list[:-1]), cache.max_offset]
+        for epoch, end in zip(cache.epoch_list, ends, strict=False):
+            text = f"epoch={epoch.epoch}, startOffset={epoch.start_offset}, endOffset={end}"
+            screen.line(f"#Epoch: EpochEntry{{{text}}}")
+
+
 # -- sendMsgStatus -----------------------------------------------------------------------------------
 
 
@@ -298,6 +331,21 @@ BROKER_COMMANDS: Final = (
         options=(*EITHER, value("i", "interval", "repeat after so many seconds, until interrupted")),
         ask=_ha_status,
         show=_show_ha_status,
+        interval_s=interval_of("interval"),
+    ),
+    AdminCommand(
+        name="getBrokerEpoch",
+        about="Show which part of the log belongs to which start of a master, for a broker and its slaves.",
+        example="getBrokerEpoch -n 127.0.0.1:9876 -b broker-a",
+        options=(
+            *one_of(
+                value("b", "brokerName", "all brokers of this name, or one as host:port"),
+                value("c", "clusterName", "all brokers of this cluster"),
+            ),
+            value("i", "interval", "repeat after so many seconds, until interrupted"),
+        ),
+        ask=_broker_epoch,
+        show=_show_broker_epoch,
         interval_s=interval_of("interval"),
     ),
     AdminCommand(

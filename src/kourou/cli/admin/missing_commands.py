@@ -22,7 +22,6 @@ MISSING_COMMANDS: Final = (
     MissingCommand("updateStaticTopic", "Create a topic with a fixed number of logical queues.", _STATIC),
     MissingCommand("remappingStaticTopic", "Move the logical queues of a static topic.", _STATIC),
     MissingCommand("getSyncStateSet", "Show which replicas of a broker are in sync.", _CONTROLLER),
-    MissingCommand("getBrokerEpoch", "Show the epochs of a broker's masters.", _CONTROLLER),
     MissingCommand("getControllerMetaData", "Show the leader of the controllers.", _CONTROLLER),
     MissingCommand("getControllerConfig", "Show the configuration of the controllers.", _CONTROLLER),
     MissingCommand("updateControllerConfig", "Change the configuration of the controllers.", _CONTROLLER),

@@ -40,14 +40,14 @@ class BackupCommand:
                 copies_only=self.copies_only,
                 progress=on_progress,
             )
-            manifest, counts = back_up(files, root, self.target, options, _now_ms)
+            manifest, copied = back_up(files, root, self.target, options, _now_ms)
         if self.as_json:
-            extra = {"linkedLogFiles": counts.linked, "copiedLogFiles": counts.copied}
+            extra = {"linkedLogFiles": copied.linked, "copiedLogFiles": copied.copied}
             print(json.dumps({**_summary(manifest, self.target), **extra}, indent=2))
             return 0
         print(
             f"backup of {root} in {self.target}: {_contents(manifest)} "
-            f"({counts.linked} linked, {counts.copied} copied); {time.perf_counter() - started:.2f} s"
+            f"({copied.linked} linked, {copied.copied} copied); {time.perf_counter() - started:.2f} s"
         )
         if manifest.left_out:
             print(f"not part of the backup: {', '.join(manifest.left_out)}")

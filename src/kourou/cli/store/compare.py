@@ -21,6 +21,7 @@ from kourou.wording import counted
 
 EQUAL, DIFFERENT = 0, 1
 _SHOWN_QUEUES: Final = 20
+_ROWS: Final = ("offset", "size", "topic", "queue", "queue offset", "stored", "message id")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,25 +150,25 @@ def _divergence_table(found: Divergence) -> Table:
     table = Table()
     for title in ("", "A", "B"):
         table.add_column(title, overflow="fold")
-    rows: tuple[tuple[str, Any], ...] = (
-        ("offset", lambda record: str(found.phy_offset)),
-        ("size", lambda record: str(record.size)),
-        ("topic", lambda record: record.topic),
-        ("queue", lambda record: str(record.queue_id)),
-        ("queue offset", lambda record: str(record.queue_offset)),
-        ("stored", lambda record: time_text(record.store_timestamp)),
-        ("message id", lambda record: record.msg_id),
-    )
-    for title, text in rows:
-        table.add_row(title, *(shown(_cell(record, title, text)) for record in (found.a, found.b)))
+    columns = (_cells(found.phy_offset, record) for record in (found.a, found.b))
+    for row in zip(_ROWS, *columns, strict=True):
+        table.add_row(*map(shown, row))
     return table
 
 
-def _cell(record: ComparedRecord, title: str, text: Any) -> str:
-    """A field; of what is not a record only the offset, and the reason in place of the topic."""
-    if not record.problem or title == "offset":
-        return str(text(record))
-    return f"no record: {record.problem}" if title == "topic" else "-"
+def _cells(phy_offset: int, record: ComparedRecord) -> tuple[str, ...]:
+    """The rows of one store; for bytes that are not a record the reason in place of the topic."""
+    if record.problem:
+        return (str(phy_offset), "-", f"no record: {record.problem}", "-", "-", "-", "-")
+    return (
+        str(phy_offset),
+        str(record.size),
+        record.topic,
+        str(record.queue_id),
+        str(record.queue_offset),
+        time_text(record.store_timestamp),
+        record.msg_id,
+    )
 
 
 def _print_queues(console: Console, found: Comparison) -> None:

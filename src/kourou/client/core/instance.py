@@ -148,6 +148,7 @@ class ClientInstance:
         self._is_stopped = False
         self._stop_once = StopOnce(f"client {self.client_id}")
         self._unreachable: set[str] = set()
+        self._probing: set[str] = set()
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -335,7 +336,9 @@ class ClientInstance:
             _log.log(level, "%s: heartbeat to %s: %s", self.client_id, address, error)
 
     def _start_probe(self, address: str) -> None:
-        if self.is_running:
+        # One that still waits after a success continues.
+        if self.is_running and address not in self._probing:
+            self._probing.add(address)
             self.tasks.start(self._probe(address), f"probe {address}")
 
     async def _probe(self, address: str) -> None:
@@ -343,6 +346,7 @@ class ClientInstance:
         while self.routes.is_avoided(address):
             await self._heartbeat_to(address, self.heartbeat_data())
             await asyncio.sleep(_PROBE_INTERVAL_S)
+        self._probing.discard(address)
 
     async def _unregister(self) -> None:
         data = self.heartbeat_data()

@@ -16,7 +16,7 @@ from kourou.client.core.api import ClientApi
 from kourou.client.core.instance import ClientInstance
 from kourou.client.core.queue_offsets import QueueAddresses
 from kourou.client.core.routes import BrokerAddress, Routes
-from kourou.errors import CallTimeoutError, RemotingError, ResponseError
+from kourou.errors import CallTimeoutError, KourouError, RemotingError, ResponseError
 from kourou.protocol.bodies import MessageQueue, SubscriptionData
 from kourou.protocol.bodies.route import MASTER_ID
 from kourou.protocol.codes import PullSysFlag, RequestCode, ResponseCode
@@ -173,15 +173,24 @@ class QueuePulls:
             ) from None
         header = self._header(queue, subscription, queue_offset, max_messages, max_bytes, suspend_ms)
         try:
-            result = await self._pull_at(place, queue, header, deadline)
-        except RemotingError as error:
+            result = await self._pull_or_fail_over(place, queue, header, deadline)
+        except KourouError:
+            # Next the master: a slave that was suggested may not serve the topic.
             self._pull_from.pop(queue, None)
+            raise
+        self._pull_from[queue] = result.suggested_broker_id
+        return result
+
+    async def _pull_or_fail_over(
+        self, place: BrokerAddress, queue: MessageQueue, header: PullMessageRequestHeader, deadline: float
+    ) -> PullResult:
+        try:
+            return await self._pull_at(place, queue, header, deadline)
+        except RemotingError as error:
             other = self._instance.routes.fail_over(queue.broker_name, place.address, error)
             if other is None or asyncio.get_running_loop().time() >= deadline:
                 raise
-            result = await self._pull_at(other, queue, header, deadline)
-        self._pull_from[queue] = result.suggested_broker_id
-        return result
+        return await self._pull_at(other, queue, header, deadline)
 
     async def _pull_at(
         self, place: BrokerAddress, queue: MessageQueue, header: PullMessageRequestHeader, deadline: float

@@ -27,6 +27,7 @@ from kourou.client.push.assigned_queue import AssignedQueue
 from kourou.client.push.consumer_options import ConsumerOptions
 from kourou.client.push.consumer_stats import StatsTable
 from kourou.errors import KourouError, NoRouteError, RemotingError, ResponseError
+from kourou.protocol.bodies.route import MASTER_ID
 from kourou.protocol.codes import PullSysFlag, ResponseCode
 from kourou.protocol.features import Feature
 from kourou.protocol.headers.pull import PullMessageRequestHeader
@@ -258,6 +259,7 @@ class PullService:
         await self._offset_moved(assigned, result.next_begin_offset)
 
     async def _after_failure(self, assigned: AssignedQueue, error: KourouError, failures: int) -> None:
+        assigned.pull_from = MASTER_ID  # a slave that was suggested may not serve the topic
         if isinstance(error, ResponseError) and error.code == ResponseCode.FLOW_CONTROL:
             await asyncio.sleep(_FLOW_CONTROL_DELAY_S)
             return

@@ -53,6 +53,8 @@ from kourou.protocol.bodies.groups import (
     GroupList,
 )
 from kourou.protocol.bodies.ha import (
+    EpochEntry,
+    EpochEntryCache,
     HAClientRuntimeInfo,
     HAConnectionRuntimeInfo,
     HARuntimeInfo,
@@ -173,6 +175,8 @@ __all__ = [
     "DEFAULT_RETRY_DELAYS_MS",
     "DataVersion",
     "DelayOffsetSerializeWrapper",
+    "EpochEntry",
+    "EpochEntryCache",
     "ExponentialRetryPolicy",
     "GetBrokerMemberGroupResponseBody",
     "GetConsumerListByGroupResponseBody",

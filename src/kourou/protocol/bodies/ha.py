@@ -5,9 +5,14 @@ Fields `kourou…` are only in the answers of Kourou's brokers; Apache's tools s
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import field
 
 from kourou.protocol.bodies.shape import Body, Int32, Int64
+
+LAST_EPOCH_END: Final = 2**63 - 1
+"""The end of the epoch that goes on."""
 
 
 class HAConnectionRuntimeInfo(Body):
@@ -53,8 +58,7 @@ class EpochEntry(Body):
 
     epoch: Int32 = 0
     start_offset: Int64 = 0
-    end_offset: Int64 = 2**63 - 1
-    """Of the last epoch it is Java's largest long."""
+    end_offset: Int64 = LAST_EPOCH_END
 
 
 class EpochEntryCache(Body):

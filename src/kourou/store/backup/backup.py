@@ -27,35 +27,19 @@ from typing import Final
 
 from kourou import __version__
 from kourou.errors import StorageError, StoreFormatError
-from kourou.store.backup.file_copies import (
-    copy_file,
-    crc_of,
-    data_status,
-    sync_tree,
-    try_link,
-    write_file,
-)
-from kourou.store.backup.manifest import (
-    STORE_NAME,
-    VERSION,
-    BackupFile,
-    Manifest,
-    load_manifest,
-    store_manifest,
-)
-from kourou.store.check.log_end import ReadCheckpoint, find_log_end, read_checkpoint
+from kourou.store.backup.backup_writer import BackupWriter, Progress
+from kourou.store.backup.log_copy import Base, CopiedLog, LogCopy
+from kourou.store.backup.manifest import STORE_NAME, VERSION, Manifest, load_manifest, store_manifest
+from kourou.store.check.log_end import ReadCheckpoint, read_checkpoint
+from kourou.store.disk.file_lock import is_locked
 from kourou.store.disk.files import Files
-from kourou.store.log.log_file import log_file_name
-from kourou.store.log.log_reader import LogReader
 from kourou.store.queue.queue_snapshot import QueueSnapshot, decode_snapshot
 from kourou.store.recovery.checkpoint import StoreCheckpoint
 from kourou.store.recovery.corrupt_ranges import DAMAGES_NAME
 from kourou.store.replica.epochs import EPOCH_FILE
 from kourou.store.store_folder import make_root
-from kourou.store.store_layout import SegmentFile, StoreLayout, find_layout
+from kourou.store.store_layout import StoreLayout, find_layout
 from kourou.store.timer.timer_checkpoint import decode_timer_checkpoint
-
-Progress = Callable[[int, int], None]
 
 _ATTEMPTS: Final = 20
 _PAUSE_SECONDS: Final = 0.25
@@ -64,7 +48,13 @@ _SNAPSHOT: Final = "consumequeue.snapshot"
 # Copied after the log: the topic of every copied message must be known.
 _DEFINITIONS: Final = ("topics.json", "subscriptionGroup.json", "topicQueueMapping.json")
 _TIMER_CHECK: Final = "timercheck"
-_SINGLE_FILES: Final = (EPOCH_FILE, f"{EPOCH_FILE}.bak", "brokerIdentity", "timerwheel")
+_SINGLE_FILES: Final = (
+    EPOCH_FILE,
+    f"{EPOCH_FILE}.bak",
+    "brokerIdentity",
+    "timerwheel",
+    f"quarantine/{DAMAGES_NAME}",
+)
 _TREES: Final = ("index", "consumequeue_ext", "timerlog")
 _NOT_COPIED: Final = frozenset({"abort", "abort.bak", "lock", "brokerIdentity-temp", "quarantine"})
 _COPIED: Final = frozenset(
@@ -83,14 +73,6 @@ class BackupOptions:
     progress: Progress | None = None
 
 
-@dataclass(slots=True)
-class BackupCounts:
-    """How the files of the CommitLog came into a backup."""
-
-    linked: int = 0
-    copied: int = 0
-
-
 def back_up(
     files: Files,
     root: Path,
@@ -98,26 +80,38 @@ def back_up(
     options: BackupOptions,
     now_ms: Callable[[], int],
     pause: Callable[[float], None] = time.sleep,
-) -> tuple[Manifest, BackupCounts]:
+) -> tuple[Manifest, CopiedLog]:
     """Copy the store in `root` to `target`, a new or empty folder; durable on return.
 
     StoreFormatError when one of them is not what it should be, StorageError and OSError when a file cannot be
     read or written: then nothing is left in `target`.
     """
     find_layout(files, root, options.log_folders)
-    known = {} if options.base is None else _final_files(load_manifest(files, options.base))
+    base = None if options.base is None else Base(options.base, load_manifest(files, options.base))
     _check_target(files, root, target)
-    backup = _Backup(files, root, target, options, known, now_ms, pause)
+    begun_ms = now_ms()
+    writer = BackupWriter(files, target / STORE_NAME, options.progress)
+    log_copy = LogCopy(files, root, options.log_folders, writer, base=base, copies_only=options.copies_only)
     make_root(files, target)
     try:
-        return backup.run(), backup.counts
+        copied, left_out = _Backup(files, root, writer, options.log_folders, pause).run(log_copy)
+        writer.sync()
+        manifest = Manifest(
+            version=VERSION,
+            program=f"kourou {__version__}",
+            store=str(root.resolve()),
+            begun_ms=begun_ms,
+            completed_ms=now_ms(),
+            min_phy_offset=copied.min_phy_offset,
+            end_phy_offset=copied.end_phy_offset,
+            files=writer.written,
+            left_out=left_out,
+        )
+        store_manifest(files, target, manifest)
     except BaseException:
-        files.remove_tree(target / STORE_NAME)
+        writer.start_over()
         raise
-
-
-def _final_files(base: Manifest) -> dict[str, BackupFile]:
-    return {file.path: file for file in base.files if file.is_final}
+    return manifest, copied
 
 
 def _check_target(files: Files, root: Path, target: Path) -> None:
@@ -141,58 +135,32 @@ class _Backup:
         self,
         files: Files,
         root: Path,
-        target: Path,
-        options: BackupOptions,
-        known: dict[str, BackupFile],
-        now_ms: Callable[[], int],
+        writer: BackupWriter,
+        log_folders: Sequence[Path],
         pause: Callable[[float], None],
     ) -> None:
         self._files = files
         self._root = root
-        self._target = target
-        self._store = target / STORE_NAME
-        self._options = options
-        self._known = known
-        self._now_ms = now_ms
+        self._writer = writer
+        self._log_folders = log_folders
         self._pause = pause
-        self._done: dict[str, BackupFile] = {}
         self._left_out: list[str] = []
-        self._total_bytes = 0
-        self._done_bytes = 0
-        self._has_abort = False
-        self.counts = BackupCounts()
+        self._was_open = False
 
-    def run(self) -> Manifest:
-        begun_ms = self._now_ms()
+    def run(self, log_copy: LogCopy) -> tuple[CopiedLog, list[str]]:
+        """Copy everything; the part of the log that was copied, and the names of what was not."""
         notes = self._copy_notes_and_derived()
-        first, end = self._copy_log()
+        copied = log_copy.run()
         self._copy_config(_DEFINITIONS)
-        self._write_checkpoint(notes, end)
-        if self._has_abort or self._files.exists(self._root / "abort"):
-            self._write("abort", b"")
-        sync_tree(self._files, self._store)
-        self._files.sync_folder(self._target)
-        manifest = Manifest(
-            version=VERSION,
-            program=f"kourou {__version__}",
-            store=str(self._root.resolve()),
-            begun_ms=begun_ms,
-            completed_ms=self._now_ms(),
-            min_phy_offset=first,
-            end_phy_offset=end,
-            files=sorted(self._done.values(), key=lambda file: file.path),
-            left_out=sorted(self._left_out),
-        )
-        store_manifest(self._files, self._target, manifest)
-        return manifest
-
-    # -- notes and what is derived ---------------------------------------------------------------
+        self._write_checkpoint(notes, copied.end_phy_offset)
+        if self._was_open or self._is_open():
+            self._writer.write("abort", b"")
+        return copied, sorted(self._left_out)
 
     def _copy_notes_and_derived(self) -> ReadCheckpoint:
         """Copy all but the log; returns the checkpoint as it was before."""
         for attempt in range(_ATTEMPTS):
-            self._files.remove_tree(self._store)
-            self._done.clear()
+            self._writer.start_over()
             self._left_out.clear()
             try:
                 # At last without the snapshot, in case it lists a file that does not exist.
@@ -205,8 +173,8 @@ class _Backup:
         ) from missing
 
     def _try_derived(self, *, with_snapshot: bool) -> ReadCheckpoint:
-        layout = find_layout(self._files, self._root, self._options.log_folders)
-        self._has_abort = layout.has_abort
+        layout = find_layout(self._files, self._root, self._log_folders)
+        self._was_open = self._is_open()
         notes = read_checkpoint(self._files, layout)
         checkpoint = notes.checkpoint
         snapshot = self._copy_snapshot(checkpoint) if with_snapshot else None
@@ -217,17 +185,15 @@ class _Backup:
             self._copy_queues(snapshot)
             checkpoint.logics_physical_offset = snapshot.covered_phy_offset
         else:
+            _check_queues_here(layout, checkpoint)
             self._copy_tree("consumequeue")
             if checkpoint.is_ours:
                 checkpoint.logics_physical_offset = 0  # not known without the snapshot
         for name in _SINGLE_FILES:
             if self._files.exists(self._root / name):
-                self._copy(self._root / name, name)
+                self._writer.copy(self._root / name, name)
         for name in _TREES:
             self._copy_tree(name)
-        damages = f"quarantine/{DAMAGES_NAME}"
-        if self._files.exists(self._root / damages):
-            self._copy(self._root / damages, damages)
         self._left_out += [
             name
             for name in self._files.list_names(self._root)
@@ -235,13 +201,17 @@ class _Backup:
         ]
         return notes
 
+    def _is_open(self) -> bool:
+        """Whether a broker has the store open, or was killed. `abort` may be elsewhere."""
+        return self._files.exists(self._root / "abort") or is_locked(self._root / "lock") is True
+
     def _copy_snapshot(self, checkpoint: StoreCheckpoint) -> QueueSnapshot | None:
         if not checkpoint.is_ours or not self._files.exists(self._root / _SNAPSHOT):
             return None
         raw = self._files.read(self._root / _SNAPSHOT)
         snapshot = decode_snapshot(raw)
         if snapshot is not None:
-            self._write(_SNAPSHOT, raw)
+            self._writer.write(_SNAPSHOT, raw)
         return snapshot
 
     def _copy_queues(self, snapshot: QueueSnapshot) -> None:
@@ -249,7 +219,7 @@ class _Backup:
         for (topic, queue_id), state in snapshot.queues.items():
             for start in range(state.start, state.end, snapshot.file_bytes):
                 path = f"consumequeue/{topic}/{queue_id}/{start:020d}"
-                self._copy(self._root / path, path, most_bytes=state.end - start)
+                self._writer.copy(self._root / path, path, most_bytes=state.end - start)
 
     def _copy_config(self, names: Sequence[str]) -> None:
         """Tables, each with its `.bak`: between two renames of a running broker only that one is there."""
@@ -270,138 +240,28 @@ class _Backup:
             found = decode_timer_checkpoint(raw) if path.name == _TIMER_CHECK else None
             if found is None or not found.is_doubtful:
                 break  # else the broker was writing it
-        self._write(name, raw)
+        self._writer.write(name, raw)
 
     def _copy_tree(self, name: str) -> None:
         for path in _files_below(self._files, self._root / name):
-            self._copy(path, str(path.relative_to(self._root)))
-
-    # -- the log ---------------------------------------------------------------------------------
-
-    def _copy_log(self) -> tuple[int, int]:
-        """Copy the log; where its first record and its end are."""
-        layout = find_layout(self._files, self._root, self._options.log_folders)
-        with LogReader(self._files, layout.log_files) as reader:
-            end = find_log_end(self._files, layout, reader, read_checkpoint(self._files, layout).checkpoint)
-        segments = _row(layout, end.phy_offset)
-        self._total_bytes = sum(min(end.phy_offset - file.start, file.length) for file in segments)
-        self._done_bytes = 0
-        copied: list[str] = []
-        first = segments[0].start if segments else end.phy_offset
-        for segment in segments:
-            name = f"commitlog/{log_file_name(segment.start)}"
-            try:
-                self._copy_segment(segment, name, end.phy_offset, end.durable_phy_offset)
-                copied.append(name)
-            except FileNotFoundError:
-                if segment is segments[-1]:
-                    raise
-                # Deleted since, and with it those before: the log begins behind it now.
-                for gone in copied:
-                    self._files.remove(self._store / gone)
-                    del self._done[gone]
-                copied.clear()
-                first = segment.start + segment.length
-        return first, end.phy_offset
-
-    def _copy_segment(self, segment: SegmentFile, name: str, end: int, durable: int) -> None:
-        size = min(end - segment.start, segment.length)
-        is_final = segment.start + segment.length <= durable
-        with self._files.open(segment.path, writable=False) as file:
-            status = file.status()
-        target = self._place(name)
-        known = self._known.get(name)
-        if known is not None and (known.inode, known.modified_ns, known.size_bytes) != (
-            status.identity[1],
-            status.modified_ns,
-            size,
-        ):
-            known = None
-        if is_final and self._link(segment.path, target, name if known is not None else None):
-            self.counts.linked += 1
-            if known is not None:
-                crc = known.crc32
-                self._count(size)
-            else:
-                crc = crc_of(self._files, target, size, self._count)
-        else:
-            self.counts.copied += 1
-            crc = copy_file(
-                self._files,
-                segment.path,
-                target,
-                size_bytes=size,
-                length_bytes=segment.length,
-                on_bytes=self._count,
-            )
-        self._done[name] = BackupFile(
-            path=name,
-            size_bytes=size,
-            length_bytes=segment.length,
-            crc32=crc,
-            modified_ns=status.modified_ns,
-            is_final=is_final,
-            inode=status.identity[1],
-        )
-
-    def _link(self, original: Path, target: Path, known_name: str | None) -> bool:
-        """Link the file of the store, or else the same one in the earlier backup."""
-        if not self._options.copies_only and try_link(self._files, original, target):
-            return True
-        base = self._options.base
-        if base is None or known_name is None or not self._files.exists(base / STORE_NAME / known_name):
-            return False
-        return try_link(self._files, base / STORE_NAME / known_name, target)
-
-    # -- single files ----------------------------------------------------------------------------
+            self._writer.copy(path, str(path.relative_to(self._root)))
 
     def _write_checkpoint(self, notes: ReadCheckpoint, end_phy_offset: int) -> None:
         if notes.checkpoint.is_ours:
             notes.checkpoint.durable_phy_offset = end_phy_offset
-            self._write("checkpoint", notes.checkpoint.encode())
+            self._writer.write("checkpoint", notes.checkpoint.encode())
         elif notes.raw is not None:
-            self._write("checkpoint", notes.raw)
+            self._writer.write("checkpoint", notes.raw)
 
-    def _copy(self, path: Path, name: str, *, most_bytes: int | None = None) -> None:
-        status, data_end = data_status(self._files, path)
-        size = data_end if most_bytes is None else min(data_end, most_bytes)
-        target = self._place(name)
-        crc = copy_file(
-            self._files,
-            path,
-            target,
-            size_bytes=size,
-            length_bytes=status.length_bytes,
-            on_bytes=self._count,
+
+def _check_queues_here(layout: StoreLayout, checkpoint: StoreCheckpoint) -> None:
+    """StoreFormatError for a store whose queues are elsewhere."""
+    if checkpoint.is_ours and checkpoint.logics_physical_offset and not layout.queues:
+        raise StoreFormatError(
+            layout.queue_root,
+            "the ConsumeQueues are missing, or elsewhere (storePathConsumeQueue): a backup without them "
+            "would lose queue offsets",
         )
-        self._add(name, size, status.length_bytes, crc)
-
-    def _write(self, name: str, raw: bytes) -> None:
-        self._add(name, len(raw), len(raw), write_file(self._files, self._place(name), raw))
-
-    def _add(self, name: str, size_bytes: int, length_bytes: int, crc: int) -> None:
-        self._done[name] = BackupFile(path=name, size_bytes=size_bytes, length_bytes=length_bytes, crc32=crc)
-
-    def _place(self, name: str) -> Path:
-        target = self._store / name
-        self._files.make_folder(target.parent)
-        return target
-
-    def _count(self, size_bytes: int) -> None:
-        self._done_bytes += size_bytes
-        if self._options.progress is not None and self._total_bytes:
-            self._options.progress(min(self._done_bytes, self._total_bytes), self._total_bytes)
-
-
-def _row(layout: StoreLayout, end_phy_offset: int) -> list[SegmentFile]:
-    """The files of the log up to its end; StoreFormatError when one is missing between them."""
-    segments = [file for file in layout.log_files if file.start < end_phy_offset]
-    for file, following in zip(segments, segments[1:], strict=False):
-        if file.start + file.length != following.start:
-            raise StoreFormatError(
-                following.path, f"the CommitLog has no file from {file.start + file.length} on before it"
-            )
-    return segments
 
 
 def _files_below(files: Files, folder: Path) -> Iterator[Path]:

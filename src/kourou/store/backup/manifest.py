@@ -59,7 +59,10 @@ class _Version(msgspec.Struct):
 
 def store_manifest(files: Files, folder: Path, manifest: Manifest) -> None:
     """Complete a backup; on disk on return."""
-    raw = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
+    try:
+        raw = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
+    except UnicodeEncodeError as error:
+        raise StoreFormatError(Path(manifest.store), f"the name of a file is not UTF-8: {error}") from error
     files.replace(folder / MANIFEST_NAME, raw + b"\n")
 
 

@@ -19,27 +19,29 @@ _CHECKPOINT_READS: Final = 10
 
 class LogEnd(NamedTuple):
     """`phy_offset` is behind the last whole record, `last_timestamp` its store time, None if not known.
-    `durable_phy_offset`: up to there Kourou had synced the log when its checkpoint was read; 0: not known."""
+    Records were followed from `begin_phy_offset` on. `durable_phy_offset`: up to there Kourou had synced the
+    log when its checkpoint was read; 0: not known."""
 
     phy_offset: int
     last_timestamp: int | None
+    begin_phy_offset: int
     durable_phy_offset: int
 
 
 def find_log_end(files: Files, layout: StoreLayout, reader: LogReader, checkpoint: StoreCheckpoint) -> LogEnd:
     """Find the end of a log. OSError when a file cannot be read."""
     if not layout.log_files:
-        return LogEnd(0, None, 0)
+        return LogEnd(0, None, 0, 0)
     first, last = layout.log_files[0], layout.log_files[-1]
     durable = checkpoint.durable_phy_offset if checkpoint.is_ours else 0
     if first.start < durable <= last.start + last.length:
         end, timestamp = reader.find_end(durable)
-        return LogEnd(end, timestamp or checkpoint.physic_msg_timestamp or None, durable)
+        return LogEnd(end, timestamp or checkpoint.physic_msg_timestamp or None, durable, durable)
     start = _last_queued(files, layout, reader)
     if start is None:
         starts = [file.start for file in layout.log_files if reader.is_record(file.start)]
         start = starts[-1] if starts else first.start
-    return LogEnd(*reader.find_end(start), 0)
+    return LogEnd(*reader.find_end(start), start, 0)
 
 
 class ReadCheckpoint(NamedTuple):

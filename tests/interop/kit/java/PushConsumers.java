@@ -84,6 +84,9 @@ final class PushConsumers {
         if (options.text("time", null) != null) {
             consumer.setConsumeTimestamp(options.text("time"));
         }
+        // How much of a queue it holds at most, and how much more it pulls at once.
+        consumer.setPullThresholdForQueue(options.number("threshold", 1000));
+        consumer.setPullBatchSize(options.number("pullBatch", 32));
         consumer.setMaxReconsumeTimes(options.number("maxTimes", -1));
         consumer.setSuspendCurrentQueueTimeMillis(options.number("suspendMs", 1000));
         consumer.setAllocateMessageQueueStrategy(Strategies.of(options.text("strategy", "AVG")));

@@ -11,14 +11,17 @@ from pathlib import Path
 import pytest
 
 from kourou.errors import StorageError, StoreFormatError
-from kourou.store.backup.backup import BackupCounts, BackupOptions, back_up
+from kourou.store.backup.backup import BackupOptions, back_up
+from kourou.store.backup.log_copy import CopiedLog
 from kourou.store.backup.manifest import Manifest
 from kourou.store.backup.restore import restore
 from kourou.store.check.compare import compare_stores
-from kourou.store.disk.files import Files
+from kourou.store.disk.files import Files, OpenFile
 from kourou.store.message_store import MessageStore
+from kourou.store.queue.queue_view import QueueView
 from kourou.store.recovery.checkpoint import StoreCheckpoint
 from kourou.store.steps import run_steps
+from kourou.store.store_layout import find_layout
 from kourou.testing.store_check import assert_store_ok
 from tests.golden.stores import extract_store
 from tests.unit.store.message_stores import LOG_FILE_BYTES, NOW_MS, StoreKit, bodies, listing, put
@@ -34,7 +37,7 @@ def kit(tmp_path: Path) -> Iterator[StoreKit]:
 
 def run_backup(
     root: Path, target: Path, options: BackupOptions = NO_OPTIONS, files: Files | None = None
-) -> tuple[Manifest, BackupCounts]:
+) -> tuple[Manifest, CopiedLog]:
     return back_up(files or Files(), root, target, options, lambda: NOW_MS, lambda _: None)
 
 
@@ -181,6 +184,23 @@ def test_queues_without_messages_keep_their_next_offset(kit: StoreKit, tmp_path:
         assert opened.min_offset_in_queue("orders", 0) == store.min_offset_in_queue("orders", 0) > 0
 
 
+def test_units_behind_the_snapshot_are_not_copied(kit: StoreKit, tmp_path: Path) -> None:
+    store = kit.open()
+    fill(store, 8)
+    store.flush_derived(thorough=True)
+    made = fill(store, 8, 8)
+    store.queues.flush_round(least_bytes=0, sync=False)  # they may be torn while they are written
+    run_backup(kit.root, tmp_path / "backup")
+    layout = find_layout(Files(), tmp_path / "backup" / "store")
+    ends = [
+        QueueView(Files(), folder, layout.queue_file_bytes or 1).end_queue_offset
+        for folder in layout.queues.values()
+    ]
+    assert ends == [4, 4]
+    with restored(tmp_path, tmp_path / "backup") as copy:
+        assert set(made) < set(all_bodies(copy.open()))
+
+
 def test_a_deleted_topic_does_not_come_back(kit: StoreKit, tmp_path: Path) -> None:
     kit.deleted_topics = {"gone"}
     store = kit.open()
@@ -261,7 +281,7 @@ def test_the_copy_fails_when_files_vanish_all_the_time(kit: StoreKit, tmp_path: 
     class Vanishing(Files):
         def link(self, source: Path, target: Path) -> None: ...
 
-        def open(self, path: Path, **how: bool):  # type: ignore[no-untyped-def,override]
+        def open(self, path: Path, **how: bool) -> OpenFile:
             if path.parent == kit.root / "index":
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
             return super().open(path, **how)
@@ -335,6 +355,28 @@ def test_a_torn_record_at_the_end_is_not_copied(kit: StoreKit, tmp_path: Path) -
     store.log.undo(end, end + 100)
 
 
+def test_a_tail_that_is_cut_off_while_it_is_copied_is_noticed(kit: StoreKit, tmp_path: Path) -> None:
+    store = kit.open()
+    fill(store, 10)
+    kept = store.log.max_phy_offset
+    fill(store, 5, 10)
+
+    class Cutting(Files):
+        """A broker that is killed and started again: its recovery ends the log earlier."""
+
+        def open(self, path: Path, **how: bool) -> OpenFile:
+            if path == tmp_path / "backup" / "store" / "commitlog" / f"{0:020d}":
+                store.log.undo(kept, store.log.max_phy_offset)
+            return super().open(path, **how)
+
+    with pytest.raises(
+        StorageError, match=f"was cut to {kept} while it was copied: the broker was restarted"
+    ):
+        run_backup(kit.root, tmp_path / "backup", files=Cutting())
+    assert os.listdir(tmp_path / "backup") == []
+    kit.is_checked = False
+
+
 def test_a_closed_store_stays_closed(kit: StoreKit, tmp_path: Path) -> None:
     store = kit.open()
     made = fill(store, 30)
@@ -344,6 +386,30 @@ def test_a_closed_store_stays_closed(kit: StoreKit, tmp_path: Path) -> None:
         opened = copy.open()
         assert opened.report.clean_exit and opened.report.records == 0
         assert all_bodies(opened) == sorted(made)
+
+
+def test_a_store_in_use_whose_abort_is_elsewhere_is_not_taken_for_closed(
+    kit: StoreKit, tmp_path: Path
+) -> None:
+    kit.is_checked = False  # without its `abort` it looks closed
+    store = kit.open(abort_path=tmp_path / "abort")
+    made = fill(store, 30)
+    run_backup(kit.root, tmp_path / "backup")
+    with restored(tmp_path, tmp_path / "backup") as copy:
+        opened = copy.open()
+        assert not opened.report.clean_exit and all_bodies(opened) == sorted(made)
+
+
+def test_a_store_whose_queues_are_elsewhere_is_refused(tmp_path: Path) -> None:
+    kit = StoreKit(tmp_path / "store", Files(), consume_queue_folder=tmp_path / "queues")
+    store = kit.open()
+    fill(store, 10)
+    store.flush()
+    store.flush_derived(thorough=True)
+    with pytest.raises(StoreFormatError, match="consumequeue: the ConsumeQueues are missing, or elsewhere"):
+        run_backup(kit.root, tmp_path / "backup")
+    assert os.listdir(tmp_path / "backup") == []
+    kit.close()
 
 
 def test_an_empty_store(kit: StoreKit, tmp_path: Path) -> None:

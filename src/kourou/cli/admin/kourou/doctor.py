@@ -47,6 +47,8 @@ def _show(report: DoctorReport, screen: Screen) -> None:
         f"Checked {counted(report.brokers, 'broker')}, {counted(report.topics, 'topic')} and "
         f"{counted(report.groups, 'group')}."
     )
+    for slave in report.slaves:
+        screen.line(f"Slave {slave.broker_name} ({slave.address}, id {slave.broker_id}): {slave}.")
     for finding in report.findings:
         _show_finding(finding, screen)
     if report.not_checked:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from typing import Final
 
-from kourou.admin.top import TopView, watch
+from kourou.admin.top import BrokerRow, TopView, watch
 from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.formatting import format_time
 from kourou.cli.admin.options import ParsedArgs, flag, value
@@ -16,10 +16,11 @@ from kourou.cli.admin.screen import Screen
 from kourou.cli.problems import UsageError
 from kourou.wording import counted
 
+_NOT_FOLLOWING: Final = "no link"
 _INTERVAL_S: Final = 2.0
 _ROWS: Final = 20
-_BROKERS: Final = "{:<20} {:<3} {:<22} {:<14} {:>10} {:>10} {:>7}"
-_BROKERS_HEAD: Final = ("BROKER", "ID", "ADDRESS", "VERSION", "IN/s", "OUT/s", "DISK")
+_BROKERS: Final = "{:<20} {:<3} {:<22} {:<14} {:>10} {:>10} {:>12} {:>9} {:>7}"
+_BROKERS_HEAD: Final = ("BROKER", "ID", "ADDRESS", "VERSION", "IN/s", "OUT/s", "LAG", "BEHIND", "DISK")
 _TOPICS: Final = "{:<40} {:>10} {:>10} {:>7} {:>14}"
 _TOPICS_HEAD: Final = ("TOPIC", "IN/s", "OUT/s", "GROUPS", "MESSAGES")
 _GROUPS: Final = "{:<40} {:>7} {:>10} {:>12} {:>10} {:>9}"
@@ -96,10 +97,19 @@ def _broker_rows(found: TopView) -> _Rows:
             row.version or "-",
             f"{row.in_tps:.1f}",
             f"{row.out_tps:.1f}",
+            "-" if row.lag_bytes is None else f"{row.lag_bytes}B",
+            _behind(row),
             "no answer" if row.problem else f"{row.disk_ratio:.0%}",
         )
         for row in found.brokers
     ]
+
+
+def _behind(row: BrokerRow) -> str:
+    """How far a slave is behind its master in time; a master is not."""
+    if row.replication_problem:
+        return _NOT_FOLLOWING
+    return "-" if row.lag_ms is None else f"{row.lag_ms}ms"
 
 
 def _topic_rows(found: TopView) -> _Rows:

@@ -16,6 +16,7 @@ from kourou.cli.admin.screen import Screen
 from kourou.cli.printing import shown
 
 _TEXT_COLUMNS: Final = frozenset({"BROKER", "ID", "ADDRESS", "VERSION", "TOPIC", "GROUP"})
+_IN_TROUBLE: Final = frozenset({"no answer", "no link"})
 # The title, and the headings of the three tables with their borders.
 _LINES_AROUND: Final = 9
 
@@ -43,7 +44,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     for name in head:
         table.add_column(name, justify="left" if name in _TEXT_COLUMNS else "right", no_wrap=True)
     for row in rows:
-        table.add_row(*map(shown, row), style="red" if "no answer" in row else None)
+        table.add_row(*map(shown, row), style="red" if _IN_TROUBLE.intersection(row) else None)
     return table
 
 
