@@ -162,8 +162,9 @@ class ReplicaServer:
         refusal = answer.refusal or self._refusal(link, hello)
         if not refusal:
             _log.info(
-                "slave %d at %s follows from %d on, this log ends at %d",
+                "slave %d (%s) at %s follows from %d on, this log ends at %d",
                 hello.broker_id,
+                hello.software,
                 link.address,
                 answer.start_phy_offset,
                 log.max_phy_offset,
