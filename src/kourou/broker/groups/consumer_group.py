@@ -174,7 +174,7 @@ def _disagreement(
 ) -> str:
     return (
         f"group {group}: members subscribe differently, {one} to {_shown(a, b)}, {other} to {_shown(b, a)}; "
-        "messages that a member did not ask for are skipped for the whole group"
+        "messages that one member does not select are skipped for the whole group"
     )
 
 

@@ -158,7 +158,7 @@ class ConsumerManager:
             if channel.is_expired(now_ms, expired_ms)
         ]
         for group, connection in expired:
-            self._remove(group, connection, "has not been heard of, and is taken from")
+            self._remove(group, connection, "has sent no heartbeat and is removed from")
 
     def _remove(self, group: str, connection: Connection, how: str) -> bool:
         info = self.groups.get(group)

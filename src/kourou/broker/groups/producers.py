@@ -89,7 +89,7 @@ class ProducerManager:
             if channel.is_expired(now_ms, expired_ms)
         ]
         for group, connection in expired:
-            self._remove(group, connection, "has not been heard of, and is taken from")
+            self._remove(group, connection, "has sent no heartbeat and is removed from")
 
     def available_channel(self, group: str) -> ClientChannel | None:
         """Some client of the group that can be called, another one each time."""

@@ -244,7 +244,9 @@ class BrokerOuterApi:
             answer = await self._call(address, command, QUERY_TIMEOUT_MS)
             return answer.header(QueryDataVersionResponseHeader).changed
         except KourouError as error:
-            _log.info("name server %s does not say what it knows (%s); registering", address, error)
+            _log.info(
+                "name server %s did not report its version of the topics (%s); registering", address, error
+            )
             return True
 
     def _registered(self, address: str, answer: RemotingCommand) -> RegisterBrokerResult:

@@ -172,7 +172,7 @@ def real_place(properties: str) -> tuple[str, int]:
     """Topic and queue_id that a half is meant for; ProtocolError when it does not say."""
     topic, queue_id = _scan(properties)
     if not topic or queue_id is None or not queue_id.isascii() or not queue_id.isdigit():
-        raise ProtocolError(f"the half message does not say where it goes: {topic}, queue {queue_id}")
+        raise ProtocolError(f"the half message has no destination: {topic}, queue {queue_id}")
     return topic, int(queue_id)
 
 
@@ -193,7 +193,7 @@ def property_number(record: MessageExt, name: str) -> int | None:
 
 
 def committed(half: MessageExt) -> InnerMessage:
-    """The message of a half that is committed; ProtocolError when the half does not say where it goes."""
+    """The message of a half that is committed; ProtocolError if the half has no destination."""
     message = InnerMessage.of(half)
     message.topic, message.queue_id = real_place(message.properties)
     message.sys_flag = committed_sys_flag(half.sys_flag)

@@ -64,7 +64,7 @@ class CheckpointCheck:
             return
         length = len(self._raw)
         if length == 0 and self._context.will_recover:
-            return self._note(0, "it is empty: it had just been made")
+            return self._note(0, "it is empty: it had just been created")
         if length != PAGE_BYTES:
             self._violation(length, f"it has {length} bytes instead of {PAGE_BYTES}")
         if self._context.checkpoint.problem is not None:

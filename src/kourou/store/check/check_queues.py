@@ -169,7 +169,7 @@ class QueuesCheck:
                 self._folder(key).path,
                 None,
                 f"{counted(check.earlier_records, 'record')} in the log are from before this topic was "
-                "deleted and made anew",
+                "deleted and created again",
             )
 
     def _finish_absent(self) -> None:

@@ -104,7 +104,7 @@ def read_dispatch_request(
     except RecordError as error:
         return _blank_at(buffer, position, error)
     if record.phy_offset != phy_offset:
-        raise ProtocolError(f"the record says it lies at {record.phy_offset}")
+        raise ProtocolError(f"the record belongs at {record.phy_offset}")
     topic, queue_id, properties = record.topic, record.queue_id, record.raw_properties
     # A topic is the name of a folder. Headers have no CRC: one that cannot be is damage.
     if topic in _NO_FOLDER_NAMES or "/" in topic or "\0" in topic or queue_id < 0 or _is_long(topic):

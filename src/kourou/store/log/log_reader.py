@@ -74,7 +74,7 @@ class LogReader:
         if magic not in MESSAGE_MAGIC_CODES:
             raise ProtocolError(f"its magic is {magic:#010x}")
         if stored != phy_offset:
-            raise ProtocolError(f"it says that it lies at {stored}")
+            raise ProtocolError(f"the record belongs at {stored}")
         return self.read(phy_offset, size)
 
     def request_at(self, phy_offset: int) -> DispatchRequest | Blank:

@@ -150,7 +150,7 @@ async def test_different_subscriptions_are_logged_once_per_change(caplog: pytest
         (line,) = reported.consumers.problems("CG")
         assert line == (
             "group CG: members subscribe differently, c1 at 10.0.0.9:1 to T [a || b], c2 at 10.0.0.9:2 to "
-            "T [c]; messages that a member did not ask for are skipped for the whole group"
+            "T [c]; messages that one member does not select are skipped for the whole group"
         )
         reported.consumers.register(one, consumer(T="a || b", U="*"))
         reported.consumers.register(other, consumer(T="c", U="*"))

@@ -67,7 +67,7 @@ def test_a_queue_that_starts_over_needs_no_units_for_its_earlier_life(store: Han
     root = store.write()
     report = assert_store_ok(root)
     assert notes(report) == [
-        "consumequeue/orders/0: 5 records in the log are from before this topic was deleted and made anew"
+        "consumequeue/orders/0: 5 records in the log are from before this topic was deleted and created again"
     ]
 
 

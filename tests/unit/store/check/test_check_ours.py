@@ -251,7 +251,7 @@ def test_deleted_topics_need_no_queues(config: MessageStoreConfig, clock: Clock)
     store.queues.delete_topic("topic-2")
     store.close()
     report = assert_store_ok(config.root)
-    assert any("deleted and made anew" in found.what for found in report.notes)
+    assert any("deleted and created again" in found.what for found in report.notes)
     assert any("it was deleted" in found.what for found in report.notes)
 
 

@@ -152,7 +152,7 @@ def changed(raw: bytes, position: int, value: bytes) -> bytes:
         (record()[:-1], "does not fit"),
         (changed(record(), 0, struct.pack(">i", 90)), "does not fit"),
         (changed(record(), 0, struct.pack(">i", -5)), "does not fit"),
-        (record(phy_offset=8192), "says it lies at 8192"),
+        (record(phy_offset=8192), "belongs at 8192"),
         (changed(record(), RECORD.at("body_length"), struct.pack(">i", -1)), "body length is -1"),
         (changed(record(), RECORD.at("body_length"), struct.pack(">i", 5000)), "body length is 5000"),
         (changed(record(), RECORD.at("body_length"), struct.pack(">i", 3)), "topic length is 100"),
