@@ -54,6 +54,18 @@ def test_port_zero_is_free_for_all(tmp_path: Path) -> None:
     assert [free.port_of(replica) for replica in free.replicas] == [0, 0]
 
 
+def test_no_two_brokers_share_a_port(tmp_path: Path) -> None:
+    full = options(tmp_path, brokers=3, slaves=4)
+    configs = [broker_config(full, replica, "127.0.0.1:9876")[0] for replica in full.replicas]
+    ports = [
+        port
+        for config in configs
+        for port in (config.listen_port, config.ha_listen_port, config.fast_listen_port)
+        if port
+    ]
+    assert len(ports) == len(set(ports)) >= 2 * len(configs)
+
+
 def test_all_problems_together(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         options(tmp_path, brokers=27, slaves=5, namesrv_port=-1, broker_port=70_000, http_port=65_536).check()

@@ -49,6 +49,19 @@ class BrokerAddress:
         return self.broker_id == MASTER_ID
 
 
+def places_in(info: ClusterInfo) -> list[BrokerAddress]:
+    """All brokers that a name server knows, sorted by cluster, name and id."""
+    names = {
+        (cluster, name) for cluster, of_cluster in info.cluster_addr_table.items() for name in of_cluster
+    }
+    return [
+        BrokerAddress(cluster, name, broker_id, address)
+        for cluster, name in sorted(names)
+        if name in info.broker_addr_table
+        for broker_id, address in sorted(info.broker_addr_table[name].broker_addrs.items())
+    ]
+
+
 class Admin:
     """Sends requests for an operator. Options are those of every client (ClientOptions)."""
 
@@ -120,19 +133,8 @@ class Admin:
     async def brokers(self, cluster: str | None = None) -> list[BrokerAddress]:
         """All brokers, masters and slaves, of one cluster or of all, sorted; empty if there is no such
         cluster."""
-        info = await self.cluster_info()
-        names = {
-            (name, broker)
-            for name, brokers in info.cluster_addr_table.items()
-            if cluster is None or name == cluster
-            for broker in brokers
-        }
-        return [
-            BrokerAddress(name, broker, broker_id, address)
-            for name, broker in sorted(names)
-            if broker in info.broker_addr_table
-            for broker_id, address in sorted(info.broker_addr_table[broker].broker_addrs.items())
-        ]
+        places = places_in(await self.cluster_info())
+        return [place for place in places if cluster is None or place.cluster == cluster]
 
     async def masters(self, cluster: str | None = None) -> list[BrokerAddress]:
         """The masters of one cluster or of all."""

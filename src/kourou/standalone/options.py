@@ -210,6 +210,8 @@ def broker_overrides(options: StandaloneOptions, replica: Replica, namesrv_addr:
     }
     if not options.broker_port:
         keys["haListenPort"] = "0"
+    if not options.is_single:
+        keys["fastListenPort"] = "0"  # two below a master there may be a slave
     if replica.is_slave:
         keys |= {"brokerRole": SLAVE, "brokerId": str(replica.broker_id)}
     elif options.sync:

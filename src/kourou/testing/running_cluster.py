@@ -62,7 +62,7 @@ class BrokerPlace:
         broker = Broker(self.config, hooks=self._hooks)
         await broker.start()
         # The same port next time: clients and message ids contain the address.
-        self.config = replace(self.config, listen_port=broker.port)
+        self.config = replace(self.config, listen_port=broker.port, fast_listen_port=0)
         self.broker = broker
         self._watch = asyncio.create_task(self._wait_failed(broker), name=f"watch-{self.name}")
 

@@ -22,6 +22,7 @@ from kourou.store.flush_job import FlushJob
 from kourou.testing.faulty_files import FaultyFiles
 from kourou.transport.http_get import HttpAnswer, http_get
 from tests.e2e.broker.broker_kit import Peer, config, messages, running
+from tests.e2e.broker.replication_kit import following, master, slave
 
 pytestmark = pytest.mark.e2e
 
@@ -210,6 +211,18 @@ async def test_a_broker_whose_syncs_are_overdue_is_not_ready(
 
 def namesrv(**keys: Any) -> NameServer:
     return NameServer(NamesrvConfig(bind_address="127.0.0.1", listen_port=0, **keys))
+
+
+async def test_a_slave_is_ready_also_while_its_master_is_away(tmp_path: Path) -> None:
+    async with (
+        namesrv() as server,
+        master(tmp_path, server.address) as of_master,
+        slave(tmp_path, server.address, http_port=0) as of_slave,
+    ):
+        await following(of_master, 1)
+        assert await is_ready(of_slave)
+        await of_master.controller.stop()
+        assert await is_ready(of_slave)
 
 
 async def test_a_broker_that_no_name_server_knows_is_not_ready(tmp_path: Path) -> None:

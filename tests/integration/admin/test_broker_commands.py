@@ -146,7 +146,6 @@ async def test_cleaning(running: Cluster) -> None:
 
 async def test_the_broker_says_what_it_cannot(running: Cluster) -> None:
     cases = [
-        ("haStatus",),
         ("resetMasterFlushOffset", "-o", "5"),
         ("getColdDataFlowCtrInfo",),
         ("updateColdDataFlowCtrGroupConfig", "-g", "G", "-v", "1000"),

@@ -14,6 +14,7 @@ from kourou.embed import Broker
 from kourou.standalone.following import wait_followed
 from kourou.testing.cluster import Cluster, broker_config, cluster
 from tests.e2e.broker.test_cluster import send_command
+from tests.integration.admin.gone_broker import register
 from tests.unit.admin.command_line import run_line
 
 pytestmark = pytest.mark.e2e
@@ -29,11 +30,11 @@ async def pair(folder: Path) -> AsyncIterator[tuple[Cluster, Broker]]:
             yield running, slave
 
 
-async def findings(running: Cluster) -> tuple[list[dict[str, Any]], str]:
+async def findings(running: Cluster, *other_namesrvs: str) -> tuple[list[dict[str, Any]], str]:
     """What the doctor finds about replication, and the whole text."""
-    line = ("doctor", "--watch", "0")
-    report = json.loads((await run_line(running.namesrv_addr, *line, "--json")).stdout)
-    text = (await run_line(running.namesrv_addr, *line)).stdout
+    line, namesrvs = ("doctor", "--watch", "0"), ";".join((running.namesrv_addr, *other_namesrvs))
+    report = json.loads((await run_line(namesrvs, *line, "--json")).stdout)
+    text = (await run_line(namesrvs, *line)).stdout
     return [each for each in report["findings"] if each["check"] == "replication"], text
 
 
@@ -100,3 +101,14 @@ async def test_a_slave_that_does_not_follow_is_reported_with_its_reason(tmp_path
         shown = await run_line(running.namesrv_addr, "top", "--once")
         row = next(line for line in shown.lines if line.startswith("broker-a "))
         assert "no link" in row
+
+
+async def test_two_masters_of_one_name_at_different_name_servers(tmp_path: Path) -> None:
+    async with cluster(tmp_path / "first") as running, cluster(tmp_path / "second") as other:
+        found, _ = await findings(running, other.namesrv_addr)
+        addresses = sorted((running.broker.address, other.broker.address))
+        assert [finding["what"] for finding in found] == [f"2 masters have this name: {', '.join(addresses)}"]
+        # One that has moved is still registered at its old address with the other name server.
+        await register(other, "broker-a", "127.0.0.1:1")
+        found, _ = await findings(running, other.namesrv_addr)
+        assert found == []

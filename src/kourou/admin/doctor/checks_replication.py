@@ -9,7 +9,7 @@ from kourou.admin.brokers import broker_configs
 from kourou.admin.doctor.cluster_snapshot import ClusterSnapshot
 from kourou.admin.doctor.findings import Finding, Severity
 from kourou.admin.replication import Replica, SlaveLag, read_replication, slave_lags
-from kourou.admin.session import BrokerAddress
+from kourou.admin.session import BrokerAddress, places_in
 from kourou.errors import KourouError
 from kourou.protocol.bodies import ClusterInfo, decode_body
 from kourou.protocol.codes import RequestCode
@@ -47,22 +47,35 @@ async def check_replication(snapshot: ClusterSnapshot) -> list[Finding]:
 
 
 async def _registered(snapshot: ClusterSnapshot) -> list[BrokerAddress]:
-    """Every broker that any name server knows."""
+    """Every broker with a name of these that any name server knows. Of brokers with the same name and id,
+    only those that respond: a name server may have the address of one that has moved."""
+    names = {broker.place.broker_name for broker in snapshot.brokers}
     found: set[BrokerAddress] = set()
     for address in snapshot.namesrvs:
         try:
             answer = await snapshot.admin.call(address, RequestCode.GET_BROKER_CLUSTER_INFO)
         except KourouError:  # a finding of its own
             continue
-        info = decode_body(answer.body, ClusterInfo)
-        found.update(
-            BrokerAddress(cluster, name, broker_id, place)
-            for cluster, names in info.cluster_addr_table.items()
-            for name in names
-            if name in info.broker_addr_table
-            for broker_id, place in info.broker_addr_table[name].broker_addrs.items()
-        )
-    return sorted(found, key=lambda each: (each.broker_name, each.broker_id, each.address, each.cluster))
+        found |= {
+            place for place in places_in(decode_body(answer.body, ClusterInfo)) if place.broker_name in names
+        }
+    addresses: dict[tuple[str, int], set[str]] = {}
+    for place in found:
+        addresses.setdefault((place.broker_name, place.broker_id), set()).add(place.address)
+    doubtful = set[str]().union(*(of_id for of_id in addresses.values() if len(of_id) > 1))
+    silent = {address for address in doubtful if not await _is_responding(snapshot, address)}
+    return sorted(
+        (place for place in found if place.address not in silent),
+        key=lambda each: (each.broker_name, each.broker_id, each.address, each.cluster),
+    )
+
+
+async def _is_responding(snapshot: ClusterSnapshot, address: str) -> bool:
+    try:
+        await snapshot.admin.call(address, RequestCode.GET_BROKER_RUNTIME_INFO)
+    except KourouError:
+        return False
+    return True
 
 
 def _where(place: BrokerAddress) -> str:

@@ -1,7 +1,8 @@
-"""conf/: what the sample configurations start, and two masters of which one is killed."""
+"""conf/: what the samples start; two masters of which one is killed, and masters with slaves."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import time
@@ -11,9 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from kourou import Message, MessageExt, Producer, PushConsumer
+from kourou import Message, MessageExt, Producer, PushConsumer, SendStatus
+from kourou.admin.clusters import cluster_list
+from kourou.admin.replication import read_replication, slave_lags
+from kourou.admin.session import Admin
 from kourou.cli.admin.connecting import read_tools_file
 from kourou.config import load_broker_config, load_namesrv_config
+from kourou.standalone.following import wait_followed
 from tests.e2e.server_process import ServerProcess
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -50,15 +55,26 @@ def start_namesrv(spawn: Spawn) -> str:
 
 
 def start_master(spawn: Spawn, name: str, namesrv: str, store: Path) -> ServerProcess:
-    """A master as its file says, but for what has to be the test's own: address and store."""
-    server = spawn(
-        "broker", "-c", str(MASTERS / f"{name}.properties"), "-n", namesrv,
-        "--host", "127.0.0.1", "--advertise", "127.0.0.1", "--port", "0", "--store", str(store / name),
+    """A master as its file says, and booted."""
+    server = start_broker(spawn, MASTERS / f"{name}.properties", namesrv, store)
+    assert booted(server)[0] == name, server.output
+    return server
+
+
+def start_broker(spawn: Spawn, path: Path, namesrv: str, store: Path) -> ServerProcess:
+    """A broker as its file says, but for what has to be the test's own: address and store."""
+    return spawn(
+        "broker", "-c", str(path), "-n", namesrv,
+        "--host", "127.0.0.1", "--advertise", "127.0.0.1", "--port", "0", "--store", str(store / path.stem),
         "--set", "mappedFileSizeCommitLog=16777216",
     )  # fmt: skip
+
+
+def booted(server: ServerProcess) -> tuple[str, str]:
+    """Name and address in the line of a broker that serves."""
     found = _BOOTED.match(server.wait_first_line())
-    assert found is not None and found[1] == name, server.output
-    return server
+    assert found is not None, server.output
+    return found[1], found[2]
 
 
 def send(producer: Producer, first: int, count: int) -> Counter[str]:
@@ -93,6 +109,31 @@ def test_producers_alternate_between_two_masters_and_go_on_when_one_is_killed(
             wait_until(lambda: wanted <= seen)
 
 
+def test_masters_with_slaves_start_from_the_sample_and_a_slave_has_what_was_acknowledged(
+    spawn: Spawn, tmp_path: Path
+) -> None:
+    namesrv = start_namesrv(spawn)
+    # All at once: a slave finds its master, whichever is first.
+    servers = {
+        path.stem: start_broker(spawn, path, namesrv, tmp_path) for path in (CONF / "2m-2s-sync").iterdir()
+    }
+    addresses = {stem: booted(server)[1] for stem, server in servers.items()}
+    masters = {stem: address for stem, address in addresses.items() if not stem.endswith("-s")}
+    assert not asyncio.run(wait_followed(masters.values(), 1, timeout_s=30))
+
+    async def lags() -> dict[str, tuple[int | None, str]]:
+        async with Admin(namesrv=namesrv) as admin:
+            brokers = [(one.place, one.runtime) for one in await cluster_list(admin)]
+            found = slave_lags(await read_replication(admin, brokers))
+            return {slave.address: (slave.lag_bytes, slave.problem) for slave in found}
+
+    with Producer("shop", namesrv=namesrv) as producer:
+        for stem in masters:
+            # The topic that every broker has under its own name.
+            assert producer.send(Message(stem, b"one book")).status is SendStatus.SEND_OK
+    assert asyncio.run(lags()) == {addresses[stem]: (0, "") for stem in ("broker-a-s", "broker-b-s")}
+
+
 def send_to_both(producer: Producer) -> None:
     def has_both() -> bool:
         producer.send(Message("Orders", b"first"))
@@ -113,17 +154,20 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 def test_a_broker_takes_the_sample_without_a_word(path: Path) -> None:
     config, notes = load_broker_config(path, environ={"HOME": "/home/user"})
     assert notes == []
-    assert (config.broker_cluster_name, config.broker_id, config.flush_disk_type) == (
-        "DefaultCluster", 0, "ASYNC_FLUSH",
+    is_slave = path.stem.endswith("-s")
+    role = "SLAVE" if is_slave else "SYNC_MASTER" if path.parent.name == "2m-2s-sync" else "ASYNC_MASTER"
+    assert (config.broker_cluster_name, config.broker_id, config.broker_role, config.flush_disk_type) == (
+        "DefaultCluster", int(is_slave), role, "ASYNC_FLUSH",
     )  # fmt: skip
+    assert config.broker_name == path.stem.removesuffix("-s") or path.name == "broker.conf"
 
 
-def test_the_masters_differ_in_name_port_and_store() -> None:
-    loaded = [load_broker_config(MASTERS / f"broker-{name}.properties")[0] for name in "ab"]
-    for values in zip(*((c.broker_name, c.listen_port, c.store_path_root_dir) for c in loaded), strict=True):
-        assert len(set(values)) == 2
-    # A broker has the port above its own for slaves.
-    assert loaded[1].listen_port - loaded[0].listen_port > 2
+@pytest.mark.parametrize("folder", ["2m-noslave", "2m-2s-async", "2m-2s-sync"])
+def test_brokers_of_a_sample_differ_in_ports_and_store(folder: str) -> None:
+    loaded = [load_broker_config(path)[0] for path in (CONF / folder).iterdir()]
+    ports = [port for config in loaded for port in (config.listen_port, config.ha_listen_port)]
+    assert len(set(ports)) == len(ports)
+    assert len({config.store_path_root_dir for config in loaded}) == len(loaded)
 
 
 def test_the_other_samples_can_be_read(tmp_path: Path) -> None:
