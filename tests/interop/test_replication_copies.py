@@ -10,6 +10,7 @@ them is compared by night.
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -33,7 +34,7 @@ from tests.interop.kit import replica_answers as answers
 from tests.interop.kit import wire
 from tests.interop.kit.cluster import wait_until
 from tests.interop.kit.lanes import KOUROU
-from tests.interop.kit.replica_set import Replica, ReplicaSet, launch_replica_sets
+from tests.interop.kit.replica_set import LOG_FILE_BYTES, Replica, ReplicaSet, launch_replica_sets
 from tests.interop.kit.replica_story import KEY, QUEUES, Story, tell
 
 pytestmark = pytest.mark.interop
@@ -253,3 +254,35 @@ def test_a_sync_master_reports_that_no_slave_is_there(
             slave.wait_caught_up(replicas.master)
             assert slave.read_log(*slave.log_range()) == replicas.master.read_log(*slave.log_range())
     assert send_to(replicas) == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize(
+    ("master", "slave"),
+    [
+        pytest.param(master, slave, marks=() if slave == KOUROU else pytest.mark.nightly)
+        for master, slave in _PAIRS
+    ],
+)
+def test_a_slave_without_a_store_begins_again(
+    sets: dict[str, ReplicaSet], stories: dict[str, Story], master: str, slave: str
+) -> None:
+    replicas, story = sets[master], stories[master]
+    copied = replicas.slaves[slave]
+    copied.kill()
+    shutil.rmtree(copied.store_dir)
+    copied.launch()
+    copied.wait_registered()
+    copied.wait_caught_up(replicas.master)
+    begin, end = copied.log_range()
+    # Apache's masters give the last file only.
+    assert begin == (0 if master == KOUROU else end - end % LOG_FILE_BYTES)
+    assert copied.read_log(begin, end) == replicas.master.read_log(begin, end)
+    wait_equal(
+        lambda: answers.queue_range(copied.address, story.topic, 0)[1],
+        lambda: answers.queue_range(replicas.master.address, story.topic, 0)[1],
+        timeout_s=10,
+    )
+    wait_equal(lambda: story.topic in answers.topics(copied.address), lambda: True, _TABLES_S)
+    first, _ = answers.queue_range(copied.address, story.topic, 0)
+    messages = answers.pulled(replicas.master.address, story.topic, 0, story.group, first)
+    assert messages and answers.pulled(copied.address, story.topic, 0, story.group, first) == messages

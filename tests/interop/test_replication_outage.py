@@ -2,7 +2,7 @@
 return to the master when it is back. Our slave behind Apache's master, Apache's behind ours, ours behind
 ours.
 
-Both consumers are slow and hold a few messages of a queue at once, so that most are still to be pulled when
+The consumers are slow and hold a few messages of a queue at once, so that most are still to be pulled when
 the master dies. All pairs go through the outage at the same time (fixture `outages`). 5.5.0's slave gets its
 master's topics once a minute, so pairs with it are for the night.
 """
@@ -10,7 +10,7 @@ master's topics once a minute, so pairs with it are for the night.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,6 +25,7 @@ from tests.crash.rounds import NIGHTLY
 from tests.interop.kit import replica_answers as answers
 from tests.interop.kit import wire
 from tests.interop.kit.cluster import wait_until
+from tests.interop.kit.java_session import CLIENT_SETS
 from tests.interop.kit.lanes import KOUROU
 from tests.interop.kit.messaging_session import CommandFailed, Messaging, bodies
 from tests.interop.kit.replica_set import Replica, ReplicaSet, launch_replica_sets
@@ -35,6 +36,7 @@ pytestmark = pytest.mark.interop
 _PAIRS: Final = [("4.9.7", KOUROU), (KOUROU, "4.9.7"), (KOUROU, KOUROU)]
 if NIGHTLY:
     _PAIRS.extend([("5.5.0", KOUROU), (KOUROU, "5.5.0")])
+_JAVA_CLIENTS: Final = tuple(CLIENT_SETS) if NIGHTLY else ("5.5.0",)
 _QUEUES: Final = 4
 _BACKLOG_OF_QUEUE: Final = 60
 # Four threads of each consumer take three seconds for the backlog.
@@ -57,7 +59,7 @@ class Reader:
 
 @dataclass(slots=True)
 class Outage:
-    """A pair with both consumers, and what became of them."""
+    """A pair with its consumers, and what became of them."""
 
     replicas: ReplicaSet
     topic: str
@@ -88,7 +90,7 @@ class Outage:
             self.sent += names
 
     def wait_all(self) -> None:
-        """Wait until both consumers have all that was sent."""
+        """Wait until all consumers have all that was sent."""
         for client, reader in self.readers.items():
             what = f"all of {self.topic} at {client}"
             wait_until(
@@ -107,13 +109,15 @@ class Outage:
             self.trouble = f"{step.__name__}: {type(error).__name__}: {error}"
 
 
-def begin(replicas: ReplicaSet, java: Messaging, clients: ExitStack) -> Outage:
-    """A topic at the master, and both consumers of it."""
+def begin(replicas: ReplicaSet, java: Sequence[Messaging], clients: ExitStack) -> Outage:
+    """A topic at the master, and all consumers of it."""
     topic = wire.create_topic(
         replicas.master.address, [replicas.namesrv], f"outage-{replicas.name}", queues=_QUEUES
     )
     producer = clients.enter_context(Producer("outage-senders", **client_options(replicas.namesrv)))
-    readers = {"python": start_python(replicas, topic), "java": start_java(replicas, topic, java)}
+    readers = {"python": start_python(replicas, topic)}
+    for client in java:
+        readers[f"java-{client.label}"] = start_java(replicas, topic, client)
     for reader in readers.values():
         clients.callback(reader.stop)
     return Outage(replicas, topic, producer, readers)
@@ -121,7 +125,7 @@ def begin(replicas: ReplicaSet, java: Messaging, clients: ExitStack) -> Outage:
 
 def start_java(replicas: ReplicaSet, topic: str, java: Messaging) -> Reader:
     """Apache's consumer."""
-    group = f"java-{replicas.name}"
+    group = f"java-{java.label}-{replicas.name}"
     java.namesrv = replicas.namesrv
     java.start_consumer(group, topic, slowMs=_SLOW_MS, threshold=_HELD_OF_QUEUE, pullBatch=_HELD_OF_QUEUE)
     return Reader(group, lambda: bodies(java.received(group, 0)), partial(java.stop, group))
@@ -190,7 +194,7 @@ def come_back(outage: Outage) -> None:
 
 
 def return_to_master(outage: Outage) -> None:
-    """Both consumers get what comes from the master alone."""
+    """All consumers get what comes from the master alone."""
     rounds = 0
 
     def pulled_from_master_alone() -> bool:
@@ -200,9 +204,10 @@ def return_to_master(outage: Outage) -> None:
         outage.send(f"returned-{rounds}", 1)
         outage.wait_all()
         after = pulled_messages(outage.master), pulled_messages(outage.slave)
-        return after[0] - before[0] >= 2 * _QUEUES and after[1] == before[1]
+        messages = len(outage.readers) * _QUEUES
+        return after[0] - before[0] >= messages and after[1] == before[1]
 
-    what = f"both consumers of {outage.topic} at the master"
+    what = f"all consumers of {outage.topic} at the master"
     wait_until(pulled_from_master_alone, timeout_s=_WAIT_S, what=what)
 
 
@@ -219,7 +224,7 @@ def outages(
     with ExitStack() as servers, ExitStack() as clients:
         work_dir = tmp_path_factory.mktemp("outages")
         sets = launch_replica_sets([(master, (slave,)) for master, slave in _PAIRS], work_dir, servers)
-        java = java_messaging_clients["5.5.0"]
+        java = [java_messaging_clients[version] for version in _JAVA_CLIENTS]
         begun = {
             "-".join(pair): begin(replicas, java, clients)
             for pair, replicas in zip(_PAIRS, sets, strict=True)

@@ -47,10 +47,9 @@ def queue_range(address: str, topic: str, queue_id: int) -> tuple[int, int]:
     )
 
 
-def pulled(address: str, topic: str, queue_id: int, group: str) -> bytes:
-    """All messages of a queue, as they are stored."""
+def pulled(address: str, topic: str, queue_id: int, group: str, queue_offset: int = 0) -> bytes:
+    """All messages of a queue from an offset on, as they are stored."""
     data = bytearray()
-    queue_offset = 0
     while True:
         header = PullMessageRequestHeader(
             consumer_group=group,

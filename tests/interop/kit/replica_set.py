@@ -32,13 +32,15 @@ from tests.interop.kit.process import ServerProcess
 SLAVE_TIMEOUT_MS: Final = 2_000
 """How long a SYNC_MASTER waits for a slave."""
 
+LOG_FILE_BYTES: Final = 1024 * 1024
+"""The size of a file of the log: a story fills several, and each of them ends with a blank record."""
+
 _WAIT_S: Final = 45
 _SETTINGS: Final = {
     **PROPERTIES,
     "brokerIP1": "127.0.0.1",
     "brokerIP2": "127.0.0.1",
-    # A story fills several files, and each of them ends with a blank record.
-    "mappedFileSizeCommitLog": str(1024 * 1024),
+    "mappedFileSizeCommitLog": str(LOG_FILE_BYTES),
     "slaveReadEnable": "true",
     "slaveTimeout": str(SLAVE_TIMEOUT_MS),
 }
