@@ -165,7 +165,11 @@ def test_a_broker_takes_the_sample_without_a_word(path: Path) -> None:
 @pytest.mark.parametrize("folder", ["2m-noslave", "2m-2s-async", "2m-2s-sync"])
 def test_brokers_of_a_sample_differ_in_ports_and_store(folder: str) -> None:
     loaded = [load_broker_config(path)[0] for path in (CONF / folder).iterdir()]
-    ports = [port for config in loaded for port in (config.listen_port, config.ha_listen_port)]
+    ports = [
+        port
+        for config in loaded
+        for port in (config.listen_port, config.ha_listen_port, config.fast_listen_port)
+    ]
     assert len(set(ports)) == len(ports)
     assert len({config.store_path_root_dir for config in loaded}) == len(loaded)
 
