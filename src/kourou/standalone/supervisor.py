@@ -229,7 +229,11 @@ class Supervisor:
             pause_s = pauses.next_s(loop.time() - broker.started_s)
             _log.error("%s ended by itself (%s); restarting it in %g s", broker.name, end, pause_s)
             await asyncio.sleep(pause_s)
-            restarted = self._brokers[replica] = await self._spawn(replica, port=port)
+            try:
+                restarted = self._brokers[replica] = await self._spawn(replica, port=port)
+            except OSError as error:  # no memory, no process left; tried again
+                _log.error("%s cannot be started: %s", broker.name, error.strerror or error)
+                continue
             if await restarted.wait_booted_or_ended():
                 _log.info("%s serves again at %s", restarted.name, restarted.address)
 
