@@ -312,9 +312,7 @@ def test_with_slaves_a_master_that_dies_is_restarted_where_it_was(spawn: Spawn, 
     assert replicas(namesrv)["broker-a"] == {0: master, 1: slave}
     assert server.stop() == 0
     assert brokers_of(store) == []
-    assert len(server.errors.splitlines()) == 1 + server.errors.count("not following the master"), (
-        server.errors
-    )
+    assert server.errors.count(" ended by itself ") == 1 and "Traceback" not in server.errors
     for label in ("broker-a", "broker-a-s1", "broker-b", "broker-b-s1"):
         assert_store_ok(store / label)
     assert "broker-a serves again at" in (store / "logs" / "standalone.log").read_text()
