@@ -68,11 +68,11 @@ def ready(server: ServerProcess) -> tuple[str, list[str]]:
     return found[1], found[2].split(", ")
 
 
-def call(address: str, command: RemotingCommand) -> RemotingCommand:
+def call(address: str, command: RemotingCommand, timeout_ms: int = 5_000) -> RemotingCommand:
     async def one_call() -> RemotingCommand:
         client = RemotingClient()
         try:
-            return await client.call(address, command, timeout_ms=5_000)
+            return await client.call(address, command, timeout_ms)
         finally:
             await client.stop()
 
@@ -295,21 +295,24 @@ def test_a_broker_that_dies_stops_all_loudly(spawn: Spawn, tmp_path: Path) -> No
 
 def test_with_slaves_a_master_that_dies_is_restarted_where_it_was(spawn: Spawn, tmp_path: Path) -> None:
     store = tmp_path / "store"
+    store.mkdir()
+    for label in ("broker-a", "broker-b"):
+        (store / f"{label}.properties").write_text("slaveTimeout=20000\n")  # for a busy machine
     server = spawn("standalone", "--store", str(store), *FREE, "--brokers", "2", "--slaves", "1", "--sync")
     namesrv, brokers = ready(server)
     places = [text.split(" ") for text in brokers]
     assert [role for _, role in places] == ["SYNC_MASTER", "SLAVE"] * 2
     master, slave, other, other_slave = (address for address, _ in places)
-    assert replicas(namesrv) == {"broker-a": {0: master, 1: slave}, "broker-b": {0: other, 1: other_slave}}
+    expected = {"broker-a": {0: master, 1: slave}, "broker-b": {0: other, 1: other_slave}}
+    assert replicas(namesrv) == expected
     # At once: ready means that a slave acknowledges.
-    assert [call(address, send_command(b"x")).code for address in (master, other)] == [
-        ResponseCode.SUCCESS
-    ] * 2
+    for address in (master, other):
+        assert call(address, send_command(b"x"), timeout_ms=30_000).code == ResponseCode.SUCCESS
     (pid,) = brokers_of(store / "broker-a\0")
     os.kill(pid, signal.SIGKILL)
     server.wait_errors("broker-a ended by itself (killed by SIGKILL); restarting it in 0.5 s")
-    wait_stored(master)
-    assert replicas(namesrv)["broker-a"] == {0: master, 1: slave}
+    wait_for(lambda: is_stored(master), "the master stores messages, and its slave too")
+    wait_for(lambda: replicas(namesrv) == expected, "the master is registered where it was")
     assert server.stop() == 0
     assert brokers_of(store) == []
     assert server.errors.count(" ended by itself ") == 1 and "Traceback" not in server.errors
@@ -318,17 +321,17 @@ def test_with_slaves_a_master_that_dies_is_restarted_where_it_was(spawn: Spawn, 
     assert "broker-a serves again at" in (store / "logs" / "standalone.log").read_text()
 
 
-def wait_stored(address: str) -> None:
-    """Wait until a broker stores messages, and its slave too."""
+def is_stored(address: str) -> bool:
+    try:
+        return call(address, send_command(b"x"), timeout_ms=30_000).code == ResponseCode.SUCCESS
+    except KourouError:
+        return False
+
+
+def wait_for(is_so: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + START_SECONDS
-    while True:
-        try:
-            code = call(address, send_command(b"x")).code
-        except KourouError:
-            code = -1
-        if code == ResponseCode.SUCCESS:
-            return
-        assert time.monotonic() < deadline
+    while not is_so():
+        assert time.monotonic() < deadline, f"not in time: {what}"
         time.sleep(0.05)
 
 
@@ -338,10 +341,7 @@ def test_brokers_stop_in_order_when_their_parent_is_killed(spawn: Spawn, tmp_pat
     server = spawn("standalone", "--store", str(store), *FREE, "--brokers", "2")
     ready(server)
     server.kill()
-    deadline = time.monotonic() + START_SECONDS
-    while brokers_of(store):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_for(lambda: not brokers_of(store), "the brokers have stopped")
     for name in ("broker-a", "broker-b"):
         assert not (store / name / "abort").exists()
 

@@ -47,7 +47,7 @@ _PROBE_TIMEOUT_MS: Final = 2_000
 # A large store that was not closed has to be recovered first.
 _START_TIMEOUT_S: Final = 600.0
 # A slave that copies is connected within milliseconds; one that cannot says why in its log.
-_FOLLOW_TIMEOUT_S: Final = 10.0
+_FOLLOW_TIMEOUT_S: Final = 30.0
 _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 30.0
 # A broker that has run for so long is not one that fails to start.

@@ -37,7 +37,7 @@ from kourou.testing.stored_messages import broker_messages, in_store_order
 _LOOK_S: Final = 0.02
 _ROUTE_TIMEOUT_S: Final = 10.0
 _STOP_TIMEOUT_MS: Final = 2_000
-_FOLLOW_TIMEOUT_S: Final = 10.0
+_FOLLOW_TIMEOUT_S: Final = 30.0
 
 
 class BrokerPlace:

@@ -26,7 +26,7 @@ async def pair(folder: Path) -> AsyncIterator[tuple[Cluster, Broker]]:
     async with cluster(folder, broker_role="SYNC_MASTER") as running:
         config = broker_config(folder, 0, running.namesrv_addr, broker_id=1)
         async with Broker(config) as slave:
-            assert not await wait_followed([running.broker.address], 1, timeout_s=10)
+            assert not await wait_followed([running.broker.address], 1, timeout_s=30)
             yield running, slave
 
 
