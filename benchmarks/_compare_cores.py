@@ -28,7 +28,7 @@ from benchmarks._broker_peers import (
 )
 from benchmarks._compare_alone import SENT_PER_S, START_S
 from benchmarks._compare_rows import QUEUES, Outcome, Reading, Scale
-from kourou.standalone.options import broker_name
+from kourou.standalone.options import Replica
 
 BROKERS = 2
 # `kourou standalone` gives its brokers every tenth port.
@@ -109,7 +109,7 @@ def _standalone(launcher: Launcher, python: str, settings: dict[str, str]) -> It
         words = [str(word) for pair in ports.items() for word in pair]
         command = [python, "-m", "kourou.cli.main", "standalone", "--store", f"{text}/store", *words]
         for broker in range(BROKERS):
-            _write_settings(Path(text) / "store" / f"{broker_name(broker)}.properties", settings)
+            _write_settings(Path(text) / "store" / f"{Replica(broker).label}.properties", settings)
         log_path = Path(text) / "console.log"
         with ServerProcess("standalone", command, port=first, log_path=log_path) as server:
             server.wait_ready()

@@ -106,7 +106,7 @@ def ready_messages(
 
 def append(store: MessageStore, messages: Sequence[Ready], per_cycle: int) -> None:
     """The work of a broker's commit cycles: put, write, publish, respond."""
-    put = store.put
+    put = store.appender.put
     for first in range(0, len(messages), per_cycle):
         now_ms = store.begin_cycle()
         for queue, body, properties, code, keys in messages[first : first + per_cycle]:

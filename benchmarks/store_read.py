@@ -27,7 +27,7 @@ from benchmarks._store_load import (
 )
 from kourou.protocol.layout import Buffer
 from kourou.store.message_store import MessageStore
-from kourou.store.read.get_message import GetMessageStatus
+from kourou.store.read.get_message_result import GetMessageStatus
 from kourou.store.settings import MessageStoreConfig
 
 BODY_BYTES = 1024
