@@ -14,7 +14,9 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
@@ -55,6 +57,13 @@ every_pair_with_tables = pytest.mark.parametrize(
     ],
 )
 every_master = pytest.mark.parametrize("master", _SLAVES_OF)
+every_pair_that_starts_soon = pytest.mark.parametrize(
+    ("master", "slave"),
+    [
+        pytest.param(master, slave, marks=() if slave == KOUROU else pytest.mark.nightly)
+        for master, slave in _PAIRS
+    ],
+)
 
 
 @pytest.fixture(scope="module")
@@ -82,14 +91,37 @@ def stories(sets: dict[str, ReplicaSet]) -> dict[str, Story]:
     return stories
 
 
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A slave with its master, and the story that was told there."""
+
+    replicas: ReplicaSet
+    slave: Replica
+    story: Story
+
+    @property
+    def master(self) -> Replica:
+        """The original."""
+        return self.replicas.master
+
+
+@pytest.fixture
+def replicas(sets: dict[str, ReplicaSet], stories: dict[str, Story], master: str) -> ReplicaSet:
+    """The master of a test with its slaves."""
+    return sets[master]
+
+
+@pytest.fixture
+def copy(sets: dict[str, ReplicaSet], stories: dict[str, Story], master: str, slave: str) -> Copy:
+    """The pair of a test."""
+    return Copy(sets[master], sets[master].slaves[slave], stories[master])
+
+
 @every_pair
-def test_the_logs_are_equal_byte_for_byte(
-    sets: dict[str, ReplicaSet], stories: dict[str, Story], master: str, slave: str
-) -> None:
-    copied = sets[master].slaves[slave]
-    begin, end = copied.log_range()
-    assert begin == 0 and end > 2 * 1024 * 1024  # several files, with a blank record at the end of each
-    assert copied.read_log(begin, end) == sets[master].master.read_log(begin, end)
+def test_the_logs_are_equal_byte_for_byte(copy: Copy) -> None:
+    begin, end = copy.slave.log_range()
+    assert begin == 0 and end > 2 * LOG_FILE_BYTES
+    assert copy.slave.read_log(begin, end) == copy.master.read_log(begin, end)
 
 
 def queues_of(story: Story) -> list[tuple[str, int]]:
@@ -114,11 +146,9 @@ def wait_equal(copy: Callable[[], T], original: Callable[[], T], timeout_s: floa
 
 
 @every_pair
-def test_the_queues_go_as_far_as_the_masters(
-    sets: dict[str, ReplicaSet], stories: dict[str, Story], master: str, slave: str
-) -> None:
-    queues = queues_of(stories[master])
-    copied, original = sets[master].slaves[slave].address, sets[master].master.address
+def test_the_queues_go_as_far_as_the_masters(copy: Copy) -> None:
+    queues = queues_of(copy.story)
+    copied, original = copy.slave.address, copy.master.address
     ranges = queue_ranges(original, queues)
     assert all(low == 0 for low, _ in ranges.values())
     # Retry, delay and transactions left something.
@@ -128,13 +158,9 @@ def test_the_queues_go_as_far_as_the_masters(
 
 
 @every_pair
-def test_queries_are_answered_as_by_the_master(
-    sets: dict[str, ReplicaSet], stories: dict[str, Story], master: str, slave: str
-) -> None:
-    story = stories[master]
-    copied, original = sets[master].slaves[slave].address, sets[master].master.address
+def test_queries_are_answered_as_by_the_master(copy: Copy) -> None:
+    story, copied, original = copy.story, copy.slave.address, copy.master.address
     of_all = answers.found_by_key(original, story.topic, KEY)
-    # 93 sent, 10 of them delivered twice at the most: more than the index gives at once.
     assert len(of_all) > 32
     assert answers.found_by_key(copied, story.topic, KEY) == of_all
     for result in story.results[::10]:
@@ -160,26 +186,28 @@ def send_to(replicas: ReplicaSet) -> int:
 
 
 @every_pair
-def test_one_slave_is_enough_for_a_sync_master(
-    sets: dict[str, ReplicaSet], stories: dict[str, Story], master: str, slave: str
-) -> None:
-    replicas = sets[master]
+def test_one_slave_is_enough_for_a_sync_master(copy: Copy) -> None:
     with ExitStack() as stopped:
-        for kind, other in replicas.slaves.items():
-            if kind != slave:
+        for other in copy.replicas.slaves.values():
+            if other is not copy.slave:
                 stopped.enter_context(other.paused())
-        assert send_to(replicas) == ResponseCode.SUCCESS
+        assert send_to(copy.replicas) == ResponseCode.SUCCESS
+
+
+@pytest.fixture(scope="module")
+def while_stopped(sets: dict[str, ReplicaSet], stories: dict[str, Story]) -> dict[str, int]:
+    """What each master answers while all slaves are stopped."""
+    with ExitStack() as stopped, ThreadPoolExecutor() as senders:
+        for slave in [slave for each in sets.values() for slave in each.slaves.values()]:
+            stopped.enter_context(slave.paused())
+        return dict(zip(sets, senders.map(send_to, sets.values()), strict=True))
 
 
 @every_master
 def test_a_sync_master_reports_that_no_slave_answers(
-    sets: dict[str, ReplicaSet], stories: dict[str, Story], master: str
+    while_stopped: dict[str, int], replicas: ReplicaSet
 ) -> None:
-    replicas = sets[master]
-    with ExitStack() as stopped:
-        for slave in replicas.slaves.values():
-            stopped.enter_context(slave.paused())
-        assert send_to(replicas) == ResponseCode.FLUSH_SLAVE_TIMEOUT
+    assert while_stopped[replicas.master.kind] == ResponseCode.FLUSH_SLAVE_TIMEOUT
     # What was reported so is copied nevertheless.
     replicas.wait_caught_up()
 
@@ -195,36 +223,35 @@ def delay_offsets(slave: Replica) -> dict[int, int]:
 
 
 @every_pair_with_tables
-def test_topics_groups_and_offsets_arrive(
-    sets: dict[str, ReplicaSet], stories: dict[str, Story], master: str, slave: str
-) -> None:
-    story = stories[master]
-    copied, original = sets[master].slaves[slave].address, sets[master].master.address
+def test_topics_groups_and_offsets_arrive(copy: Copy) -> None:
+    story, copied, original = copy.story, copy.slave.address, copy.master.address
     for table in (answers.topics, answers.groups, answers.consumer_offsets):
         wait_equal(partial(table, copied), partial(table, original), _TABLES_S)
     delivered = partial(answers.delay_offsets, original)
     # The levels of the delayed messages and of the retry.
     assert {level for level, queue_offset in delivered().items() if queue_offset} == {1, 3}
-    wait_equal(partial(delay_offsets, sets[master].slaves[slave]), delivered, _TABLES_S)
+    wait_equal(partial(delay_offsets, copy.slave), delivered, _TABLES_S)
     assert answers.topics(copied)[story.topic][:2] == (QUEUES, QUEUES)
     assert story.group in answers.groups(copied)
     progress = answers.consumer_offsets(copied)[f"{story.topic}@{story.group}"]
-    assert list(progress.items()) == [
-        (queue_id, answers.queue_range(original, story.topic, queue_id)[1]) for queue_id in range(QUEUES)
-    ]
+    assert progress == {
+        queue_id: answers.queue_range(original, story.topic, queue_id)[1] for queue_id in range(QUEUES)
+    }
+
+
+def wait_topic(copy: Copy) -> None:
+    """Wait until the slave knows the story's topic."""
+    wait_until(
+        lambda: copy.story.topic in answers.topics(copy.slave.address),
+        timeout_s=_TABLES_S,
+        what=f"{copy.story.topic} at {copy.slave.kind}",
+    )
 
 
 @every_pair_with_tables
-def test_pulls_are_answered_as_by_the_master(
-    sets: dict[str, ReplicaSet], stories: dict[str, Story], master: str, slave: str
-) -> None:
-    story = stories[master]
-    copied, original = sets[master].slaves[slave].address, sets[master].master.address
-
-    def has_topic() -> bool:
-        return story.topic in answers.topics(copied)
-
-    wait_until(has_topic, timeout_s=_TABLES_S, what=f"{story.topic} at {slave}")
+def test_pulls_are_answered_as_by_the_master(copy: Copy) -> None:
+    story, copied, original = copy.story, copy.slave.address, copy.master.address
+    wait_topic(copy)
     # 4.9 does not list the topic of what is decided about transactions, and serves no pulls of it.
     listed = answers.topics(original)
     for topic, queue_id in [queue for queue in queues_of(story) if queue[0] in listed]:
@@ -236,16 +263,13 @@ def test_pulls_are_answered_as_by_the_master(
 
 
 @every_master
-def test_a_sync_master_reports_that_no_slave_is_there(
-    sets: dict[str, ReplicaSet], stories: dict[str, Story], master: str
-) -> None:
-    replicas = sets[master]
+def test_a_sync_master_reports_that_no_slave_is_there(replicas: ReplicaSet) -> None:
     for slave in replicas.slaves.values():
         slave.kill()
     # 5.5.0 has one answer for slaves that are slow and slaves that are gone.
-    is_5 = master == "5.5.0"
+    is_5 = replicas.master.kind == "5.5.0"
     answer = ResponseCode.FLUSH_SLAVE_TIMEOUT if is_5 else ResponseCode.SLAVE_NOT_AVAILABLE
-    assert send_to(replicas) == answer
+    wait_until(lambda: send_to(replicas) == answer, timeout_s=10, what=f"{answer.name} of {replicas.name}")
     # Our slaves start in a moment; Apache's come back by night.
     for kind, slave in replicas.slaves.items():
         if NIGHTLY or kind == KOUROU:
@@ -256,33 +280,25 @@ def test_a_sync_master_reports_that_no_slave_is_there(
     assert send_to(replicas) == ResponseCode.SUCCESS
 
 
-@pytest.mark.parametrize(
-    ("master", "slave"),
-    [
-        pytest.param(master, slave, marks=() if slave == KOUROU else pytest.mark.nightly)
-        for master, slave in _PAIRS
-    ],
-)
-def test_a_slave_without_a_store_begins_again(
-    sets: dict[str, ReplicaSet], stories: dict[str, Story], master: str, slave: str
-) -> None:
-    replicas, story = sets[master], stories[master]
-    copied = replicas.slaves[slave]
+@every_pair_that_starts_soon
+def test_a_slave_without_a_store_begins_again(copy: Copy) -> None:
+    copied, master, story = copy.slave, copy.master, copy.story
     copied.kill()
     shutil.rmtree(copied.store_dir)
     copied.launch()
     copied.wait_registered()
-    copied.wait_caught_up(replicas.master)
+    copied.wait_caught_up(master)
     begin, end = copied.log_range()
     # Apache's masters give the last file only.
-    assert begin == (0 if master == KOUROU else end - end % LOG_FILE_BYTES)
-    assert copied.read_log(begin, end) == replicas.master.read_log(begin, end)
-    wait_equal(
-        lambda: answers.queue_range(copied.address, story.topic, 0)[1],
-        lambda: answers.queue_range(replicas.master.address, story.topic, 0)[1],
+    assert begin == (0 if master.kind == KOUROU else end - end % LOG_FILE_BYTES)
+    assert copied.read_log(begin, end) == master.read_log(begin, end)
+    _, next_offset = answers.queue_range(master.address, story.topic, 0)
+    wait_until(
+        lambda: answers.queue_range(copied.address, story.topic, 0)[1] == next_offset,
         timeout_s=10,
+        what=f"the queue at {copied.kind} behind {master.kind}",
     )
-    wait_equal(lambda: story.topic in answers.topics(copied.address), lambda: True, _TABLES_S)
+    wait_topic(copy)
     first, _ = answers.queue_range(copied.address, story.topic, 0)
-    messages = answers.pulled(replicas.master.address, story.topic, 0, story.group, first)
+    messages = answers.pulled(master.address, story.topic, 0, story.group, first)
     assert messages and answers.pulled(copied.address, story.topic, 0, story.group, first) == messages

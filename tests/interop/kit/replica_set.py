@@ -29,9 +29,6 @@ from tests.interop.kit.lanes import LAUNCHERS, PROPERTIES
 from tests.interop.kit.ports import free_broker_port
 from tests.interop.kit.process import ServerProcess
 
-SLAVE_TIMEOUT_MS: Final = 2_000
-"""How long a SYNC_MASTER waits for a slave."""
-
 LOG_FILE_BYTES: Final = 1024 * 1024
 """The size of a file of the log: a story fills several, and each of them ends with a blank record."""
 
@@ -42,7 +39,6 @@ _SETTINGS: Final = {
     "brokerIP2": "127.0.0.1",
     "mappedFileSizeCommitLog": str(LOG_FILE_BYTES),
     "slaveReadEnable": "true",
-    "slaveTimeout": str(SLAVE_TIMEOUT_MS),
 }
 
 
@@ -98,9 +94,16 @@ class Replica:
         assert self.process is not None
         os.kill(self.process.pid, signal.SIGSTOP)
         try:
+            # On a busy machine other threads of a JVM may run before the one that gets the signal.
+            wait_until(self._is_stopped, timeout_s=_WAIT_S, what=f"the threads of {self.kind} stopped")
             yield
         finally:
             os.kill(self.process.pid, signal.SIGCONT)
+
+    def _is_stopped(self) -> bool:
+        assert self.process is not None
+        states = [path.read_text() for path in Path(f"/proc/{self.process.pid}/task").glob("*/stat")]
+        return all(state.rpartition(")")[2].split()[0] == "T" for state in states)
 
     def figures(self) -> dict[str, str]:
         """What it tells of itself; empty where it cannot yet."""
