@@ -99,13 +99,13 @@ class ReplicationSettings:
         old_names=("haSlaveFallbehindMax",),
         low=1,
     )
-    in_sync_replicas: int | None = _link(
+    in_sync_replicas: int = _link(
         "inSyncReplicas",
         INT,
-        None,
-        "How many copies, the master's among them, a `SYNC_MASTER` waits for, as in RocketMQ 5. Not set: one "
+        0,
+        "How many copies, the master's among them, a `SYNC_MASTER` waits for, as in RocketMQ 5. 0: one "
         "slave, as in RocketMQ 4; without a slave the answer is SLAVE_NOT_AVAILABLE.",
-        low=1,
+        low=0,
     )
     min_in_sync_replicas: int = _link(
         "minInSyncReplicas",

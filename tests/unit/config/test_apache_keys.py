@@ -25,8 +25,8 @@ SET_BY_FILE = {
     "transactionCheckInterval",
 }
 
-# Where our default differs on purpose; broker_settings.py says why.
-OURS_DIFFER = {"recallMessageEnable"}
+# Where our default differs on purpose; broker_settings.py and replication_settings.py say why.
+OURS_DIFFER = {"inSyncReplicas", "recallMessageEnable"}
 
 # What `mqadmin getNamesrvConfig` shows of an Apache 5.5.0 name server without a file.
 NAMESRV_5_5_0 = """\

@@ -193,7 +193,7 @@ def sync_findings(replicas: Iterable[Replica], configs: Configs) -> Iterator[Fin
         config = configs.get(replica.place.address, {})
         if config.get("brokerRole") != _SYNC_MASTER or not replica.place.is_master:
             continue
-        copies = config.get("inSyncReplicas", "")
+        copies = config.get("inSyncReplicas", "0")
         if copies == "1":
             yield _waits_for_none(replica.place)
         elif replica.ha is not None and not replica.ha.in_sync_slave_nums:
@@ -214,7 +214,7 @@ def _waits_for_none(place: BrokerAddress) -> Finding:
 def _no_slave(replica: Replica, copies: str) -> Finding:
     connected = len(replica.ha.ha_connection_info) if replica.ha else 0
     slaves = "no slave is connected" if not connected else f"none of {counted(connected, 'slave')} is in sync"
-    status = "FLUSH_SLAVE_TIMEOUT after slaveTimeout" if copies else "SLAVE_NOT_AVAILABLE"
+    status = "FLUSH_SLAVE_TIMEOUT after slaveTimeout" if copies != "0" else "SLAVE_NOT_AVAILABLE"
     return Finding(
         severity=Severity.PROBLEM,
         check=_CHECK,

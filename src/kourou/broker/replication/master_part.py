@@ -161,7 +161,7 @@ def _ack_rule(config: BrokerConfig) -> AckRule:
     gap = config.ha_max_gap_not_in_sync
     if config.broker_role != SYNC_MASTER:
         return AckRule(max_gap_bytes=gap)
-    if config.in_sync_replicas is None:
+    if not config.in_sync_replicas:
         return AckRule(copies=2, max_gap_bytes=gap, answers_at_once=True)
     return AckRule(
         copies=config.in_sync_replicas,
