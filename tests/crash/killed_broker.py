@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from kourou.transport.client import RemotingClient
 from tests.e2e.server_process import START_SECONDS, ServerProcess
-from tests.interop.kit.ports import free_port
+from tests.interop.kit.ports import free_broker_port
 
 _REPOSITORY = Path(__file__).parents[2]
 
@@ -30,7 +30,7 @@ class KilledBroker:
     def __init__(self, folder: Path, **keys: object) -> None:
         self._folder = folder
         self._starts = 0
-        port = free_port()
+        port = free_broker_port()
         self.address = f"127.0.0.1:{port}"
         self.store = folder / "store"
         self._keys: dict[str, object] = {
