@@ -155,3 +155,36 @@ def test_a_sync_that_fails_is_reported_and_its_messages_are_never_visible(kit: S
     assert store.appender.is_fenced
     assert (senders.reported, senders.visible) == ([PutStatus.SERVICE_NOT_AVAILABLE], 0)
     assert not end.is_waiting
+
+
+# -- slaves ------------------------------------------------------------------------------------------
+
+
+class Slaves:
+    """Slaves that have nothing yet."""
+
+    def is_enough(self, end_phy_offset: int) -> bool:
+        return True
+
+    def is_worth_waiting(self, end_phy_offset: int) -> bool:
+        return True
+
+    def mark(self, end_phy_offset: int) -> int:
+        return -1
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_when_slaves_are_no_longer_waited_for_older_messages_come_first(kit: StoreKit, sync: bool) -> None:
+    store = kit.open()
+    end = commit_cycle(store, sync=sync)
+    flusher = HandFlusher(store)
+    end.attach(flusher)  # type: ignore[arg-type]
+    end.replicas = Slaves()
+    senders = Senders(store, end)
+    senders.send()
+    flusher.sync(end)
+    assert senders.reported == [] and senders.visible == 0
+    end.replicas = None
+    senders.send()
+    flusher.sync(end)
+    assert senders.reported == [PutStatus.PUT_OK] * 2 and senders.visible == 2
