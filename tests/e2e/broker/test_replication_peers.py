@@ -160,6 +160,21 @@ async def test_one_that_reports_and_never_reads_costs_nothing(tmp_path: Path) ->
         assert got == log_end(of_master)
 
 
+async def test_a_slave_whose_connection_breaks_while_it_is_sent_to_fails_no_sender(tmp_path: Path) -> None:
+    async with (
+        master(tmp_path) as of_master,
+        HandSlave.connected(of_master) as first,
+        HandSlave.connected(of_master) as second,
+    ):
+        await first.report(0)
+        await second.report(0)
+        await following(of_master, 2)
+        broken = links(of_master)[0]
+        broken.pump = lambda: broken.close("Broken pipe")
+        assert (await of_master.send()).code == 0
+        assert len(links(of_master)) == 1
+
+
 async def test_a_silent_slave_is_disconnected_and_a_quiet_master_is_heard(tmp_path: Path) -> None:
     keys = {"ha_send_heartbeat_interval": 100, "ha_housekeeping_interval": 1_500}
     async with master(tmp_path, **keys) as of_master, HandSlave.connected(of_master) as hand:

@@ -103,7 +103,7 @@ class ReplicaServer:
 
     def pump(self) -> None:
         """The log has grown: send it."""
-        for link in self.links:
+        for link in tuple(self.links):  # one whose connection is broken leaves the set
             link.pump()
 
     # -- accepting -----------------------------------------------------------------------------
