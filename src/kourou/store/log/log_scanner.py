@@ -88,10 +88,6 @@ class LogScanner:
             return BadRecord(phy_offset, f"a blank of {found.size} bytes does not reach the file's end")
         return found
 
-    def forget(self) -> None:
-        """Read bytes anew that were read before: the log has grown."""
-        self._piece = b""
-
     def is_record(self, phy_offset: int, size: int) -> bool:
         """Whether a record of this size begins at `phy_offset`, as its first fields say."""
         head = self._log.read(phy_offset, _HEAD_BYTES) if phy_offset >= 0 else None

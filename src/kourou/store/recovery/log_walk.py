@@ -13,8 +13,7 @@ from kourou.store.dispatcher import Dispatcher
 from kourou.store.log.commit_log import CommitLog
 from kourou.store.log.dispatch_request import Blank
 from kourou.store.log.log_scanner import BadRecord, LogScanner
-from kourou.store.log.record_columns import RecordColumns, read_piece
-from kourou.store.queue.consume_queue import ConsumeQueue
+from kourou.store.log.record_columns import read_piece
 from kourou.store.recovery.columns_dispatcher import ColumnsDispatcher
 
 _PIECE_BYTES: Final = 4 * 1024 * 1024
@@ -44,47 +43,33 @@ class LogWalk:
         is there."""
         log_file = self._log.file_at(phy_offset)
         if log_file is None:
-            return self._one(phy_offset, {})
+            return self._one(phy_offset)
         raw = self._log.read(phy_offset, min(_PIECE_BYTES, log_file.end_phy_offset - phy_offset))
         piece = read_piece(raw or b"", phy_offset)
         if not len(piece.columns):
-            return self._one(phy_offset, {})
-        return self.dispatch(piece.columns, phy_offset, phy_offset + piece.end, {})
+            return self._one(phy_offset)
+        if self._columns.dispatch(piece.columns) is not None:
+            return WalkStep(len(piece.columns), phy_offset + piece.end)
+        return self._one_by_one(phy_offset, phy_offset + piece.end)
 
-    def dispatch(
-        self,
-        columns: RecordColumns,
-        phy_offset: int,
-        end_phy_offset: int,
-        grown: dict[ConsumeQueue, None],
-    ) -> WalkStep:
-        """Dispatch the records between the two, which `columns` describe, and add the queues that grew."""
-        queues = self._columns.dispatch(columns)
-        if queues is None:
-            return self._one_by_one(phy_offset, end_phy_offset, grown)
-        grown.update(dict.fromkeys(queues))
-        return WalkStep(len(columns), end_phy_offset)
-
-    def _one_by_one(self, phy_offset: int, end_phy_offset: int, grown: dict[ConsumeQueue, None]) -> WalkStep:
+    def _one_by_one(self, phy_offset: int, end_phy_offset: int) -> WalkStep:
         records = 0
         while phy_offset < end_phy_offset:
-            step = self._one(phy_offset, grown)
+            step = self._one(phy_offset)
             records += step.records
             phy_offset = step.end_phy_offset
             if step.bad is not None:
                 return WalkStep(records, phy_offset, step.bad)
         return WalkStep(records, phy_offset)
 
-    def _one(self, phy_offset: int, grown: dict[ConsumeQueue, None]) -> WalkStep:
+    def _one(self, phy_offset: int) -> WalkStep:
         found = self._scanner.record_at(phy_offset)
         if isinstance(found, BadRecord):
             return WalkStep(0, phy_offset, found)
         if isinstance(found, Blank):
             return WalkStep(0, phy_offset + found.size)
         try:
-            queue = self._dispatcher.dispatch(found)
+            self._dispatcher.dispatch(found)
         except DamageError as error:
             return WalkStep(0, phy_offset, BadRecord(phy_offset, error.reason))
-        if queue is not None:
-            grown[queue] = None
         return WalkStep(1, phy_offset + found.size)

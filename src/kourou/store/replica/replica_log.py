@@ -22,15 +22,12 @@ from kourou.protocol.record_fields import record_mark
 from kourou.store.dispatcher import Dispatcher
 from kourou.store.log.commit_log import CommitLog
 from kourou.store.log.dispatch_request import Blank, read_dispatch_request
-from kourou.store.log.log_scanner import LogScanner
 from kourou.store.log.log_snapshot import MAX_RECORD_BYTES
 from kourou.store.log.record_columns import Stop, read_piece
 from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.store.recovery.columns_dispatcher import ColumnsDispatcher
-from kourou.store.recovery.log_walk import LogWalk
 
 _PIECE_BYTES: Final = 4 * 1024 * 1024
-_SCANNED_BYTES: Final = 64 * 1024
 # As many take as long one by one as in arrays.
 _FEW_RECORDS: Final = 24
 
@@ -51,11 +48,8 @@ class ReplicaLog:
     ) -> None:
         self._log = log
         self._dispatcher = dispatcher
-        self._scanner = LogScanner(
-            log, delay_levels, max_record_bytes=MAX_RECORD_BYTES, piece_bytes=_SCANNED_BYTES
-        )
+        self._columns = columns
         self._delay_levels = delay_levels
-        self._walk = LogWalk(log, self._scanner, dispatcher, columns)
         self._dispatched = max(dispatcher.dispatched_phy_offset, log.min_phy_offset)
 
     @property
@@ -96,7 +90,6 @@ class ReplicaLog:
     def dispatch(self) -> None:
         """Dispatch all complete records. ReplicaError: what follows them is not a record."""
         grown: dict[ConsumeQueue, None] = {}
-        self._scanner.forget()
         try:
             while self._dispatch_some(grown):
                 pass
@@ -130,9 +123,9 @@ class ReplicaLog:
         """Some records, one at least if it is complete."""
         raw = self._log.read(at, min(_PIECE_BYTES, available)) or b""
         size = record_mark(raw)[0] if raw else 0
-        return (
-            (self._log.read(at, size) or b"") if len(raw) < size <= min(available, MAX_RECORD_BYTES) else raw
-        )
+        if len(raw) < size <= min(available, MAX_RECORD_BYTES):
+            raw = self._log.read(at, size) or b""
+        return raw
 
     def _dispatch_records(self, raw: bytes, at: int, grown: dict[ConsumeQueue, None]) -> int:
         """Dispatch the complete records at the beginning of `raw`; where they end."""
@@ -140,17 +133,18 @@ class ReplicaLog:
         if magic not in MESSAGE_MAGIC_CODES or not MIN_RECORD_BYTES <= size <= MAX_RECORD_BYTES:
             raise ReplicaError(f"what the master sent at {at} is not a record")
         if len(raw) < size * _FEW_RECORDS:
-            return self._dispatch_few(raw, at, grown)
+            return self._dispatch_each(raw, at, grown)
         piece = read_piece(raw, at)
         if not len(piece.columns) and piece.stop is Stop.BAD:
             raise ReplicaError(f"what the master sent at {at} is not a record")
-        step = self._walk.dispatch(piece.columns, at, at + piece.end, grown)
-        if step.bad is not None:
-            raise ReplicaError(f"the record that the master sent at {step.bad.phy_offset}: {step.bad.reason}")
-        return step.end_phy_offset
+        queues = self._columns.dispatch(piece.columns) if len(piece.columns) else None
+        if queues is None:
+            return self._dispatch_each(raw, at, grown)
+        grown.update(dict.fromkeys(queues))
+        return at + piece.end
 
-    def _dispatch_few(self, raw: bytes, at: int, grown: dict[ConsumeQueue, None]) -> int:
-        """The same one by one: arrays of a few records take longer."""
+    def _dispatch_each(self, raw: bytes, at: int, grown: dict[ConsumeQueue, None]) -> int:
+        """The same one by one: arrays of a few records take longer, and not all fit into arrays."""
         position = 0
         while len(raw) - position >= BLANK.size and position + record_mark(raw, position)[0] <= len(raw):
             try:
