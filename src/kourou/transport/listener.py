@@ -15,6 +15,7 @@ import ssl
 from collections.abc import Callable
 
 from kourou.errors import ConfigError
+from kourou.transport.acceptor import Acceptor
 from kourou.transport.addresses import format_address
 from kourou.transport.settings import RemotingServerConfig, TlsMode
 from kourou.transport.tasks import TaskOwner
@@ -24,8 +25,6 @@ _log = logging.getLogger(__name__)
 
 _TLS_HANDSHAKE = 0x16
 _HANDSHAKE_TIMEOUT_S = 10.0
-_ACCEPT_AT_ONCE = 100
-_ACCEPT_PAUSE_S = 1.0
 # Accepting fails for lack of a resource that may become available again.
 _SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -42,7 +41,7 @@ class Listener:
         self._loop = asyncio.get_running_loop()
         self._context: ssl.SSLContext | None = None
         self._server: asyncio.Server | None = None
-        self._sockets: list[socket.socket] = []
+        self._acceptor = Acceptor(accepted=self._accepted, short=self._short, failed=tasks.fail)
         self._undecided: dict[socket.socket, float] = {}
         self.port = 0
 
@@ -57,7 +56,8 @@ class Listener:
                 )
                 self.port = self._server.sockets[0].getsockname()[1]
             else:
-                await self._listen_ourselves()
+                await self._acceptor.start(config.host, config.port, config.backlog)
+                self.port = self._acceptor.port
         except OSError as error:
             raise ConfigError(bind_problem(config.host, config.port, error)) from error
 
@@ -65,9 +65,7 @@ class Listener:
         """Stop accepting. Existing connections are not affected."""
         if self._server is not None:
             self._server.close()
-        for listening in self._sockets:
-            self._loop.remove_reader(listening.fileno())
-            listening.close()
+        self._acceptor.stop()
         for waiting in list(self._undecided):
             self._drop(waiting)
 
@@ -80,49 +78,16 @@ class Listener:
 
     # -- TLS or plaintext ------------------------------------------------------------------------
 
-    async def _listen_ourselves(self) -> None:
-        config = self._config
-        infos = await self._loop.getaddrinfo(
-            config.host or None, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        for family, *_, name in infos:
-            listening = socket.create_server(
-                (name[0], self.port or config.port),
-                family=socket.AddressFamily(family),
-                backlog=config.backlog,
-            )
-            listening.setblocking(False)
-            self._sockets.append(listening)
-            self.port = listening.getsockname()[1]
-            self._loop.add_reader(listening.fileno(), self._accept, listening)
-
-    def _accept(self, listening: socket.socket) -> None:
-        for _ in range(_ACCEPT_AT_ONCE):
-            try:
-                accepted, _ = listening.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                self._pause_accepting(listening, error)
-                return
-            if len(self._undecided) >= self._config.max_connections:
-                accepted.close()
-                continue
-            accepted.setblocking(False)
-            self._undecided[accepted] = self._loop.time()
-            self._loop.add_reader(accepted.fileno(), self._decide, accepted)
-
-    def _pause_accepting(self, listening: socket.socket, error: OSError) -> None:
-        if error.errno not in _SHORTAGES:
-            self._tasks.fail(error)
+    def _accepted(self, accepted: socket.socket) -> None:
+        if len(self._undecided) >= self._config.max_connections:
+            accepted.close()
             return
-        _log.error("cannot accept connections for the moment: %s", error.strerror)
-        self._loop.remove_reader(listening.fileno())
-        self._loop.call_later(_ACCEPT_PAUSE_S, self._accept_again, listening)
+        self._undecided[accepted] = self._loop.time()
+        self._loop.add_reader(accepted.fileno(), self._decide, accepted)
 
-    def _accept_again(self, listening: socket.socket) -> None:
-        if listening.fileno() >= 0:
-            self._loop.add_reader(listening.fileno(), self._accept, listening)
+    @staticmethod
+    def _short(error: OSError) -> None:
+        _log.error("cannot accept connections for the moment: %s", error.strerror)
 
     def _decide(self, accepted: socket.socket) -> None:
         try:

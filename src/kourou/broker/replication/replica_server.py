@@ -7,7 +7,6 @@ disconnected with one log line: it comes back every few seconds, and the same li
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import socket
 from collections.abc import Callable, Coroutine
@@ -21,6 +20,7 @@ from kourou.config.broker import SYNC_MASTER
 from kourou.errors import ConfigError
 from kourou.protocol.ha import MasterHello, SlaveHello
 from kourou.store.replica.handshake import MasterLog, answer_hello, first_offset
+from kourou.transport.acceptor import Acceptor
 from kourou.transport.listener import bind_problem
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _MAX_LINKS: Final = 64
-_ACCEPT_AT_ONCE: Final = 16
-_ACCEPT_PAUSE_S: Final = 1.0
 _TICK_S: Final = 1.0
 # A slave that is refused tries again every 5 s.
 _SAME_LINE_S: Final = 600.0
@@ -62,21 +60,16 @@ class ReplicaServer:
         self._tasks = tasks
         self._on_ack = on_ack
         self._loop = asyncio.get_running_loop()
-        self._listening: list[socket.socket] = []
+        self._acceptor = Acceptor(accepted=self._take, short=self._short, failed=tasks.fail)
         self._said: dict[str, float] = {}
         self.links: set[ReplicaLink] = set()
-        self.port = 0
 
     async def start(self) -> None:
         """Bind and accept; ConfigError for a port that cannot be had."""
         config = self._config.current
         host, port = config.bind_address, config.ha_listen_port or 0
         try:
-            infos = await self._loop.getaddrinfo(
-                host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            )
-            for family, *_, name in infos:
-                self._listen(socket.AddressFamily(family), str(name[0]), self.port or port)
+            await self._acceptor.start(host, port, _MAX_LINKS)
         except OSError as error:
             problem = bind_problem(host, port, error, port_key="haListenPort")
             if config.broker_role == SYNC_MASTER or port != config.listen_port + 1:
@@ -85,19 +78,9 @@ class ReplicaServer:
             _log.warning("%s; until then no slave can follow this broker", problem)
         self._tasks.start(self._tick(), "replication")
 
-    def _listen(self, family: socket.AddressFamily, host: str, port: int) -> None:
-        listening = socket.create_server((host, port), family=family, backlog=_MAX_LINKS)
-        listening.setblocking(False)
-        self._listening.append(listening)
-        self.port = listening.getsockname()[1]
-        self._loop.add_reader(listening.fileno(), self._accept, listening)
-
     async def stop(self) -> None:
         """Accept no more and disconnect all slaves."""
-        for listening in self._listening:
-            self._loop.remove_reader(listening.fileno())
-            listening.close()
-        self._listening = []
+        self._acceptor.stop()
         for link in list(self.links):
             link.close(_STOPPING)
 
@@ -108,27 +91,10 @@ class ReplicaServer:
 
     # -- accepting -----------------------------------------------------------------------------
 
-    def _accept(self, listening: socket.socket) -> None:
-        for _ in range(_ACCEPT_AT_ONCE):
-            try:
-                accepted, _ = listening.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                    raise
-                self._say("accept", "no slave can connect for the moment: %s", error.strerror)
-                self._loop.remove_reader(listening.fileno())
-                self._loop.call_later(_ACCEPT_PAUSE_S, self._accept_again, listening)
-                return
-            self._take(accepted)
-
-    def _accept_again(self, listening: socket.socket) -> None:
-        if listening.fileno() >= 0:
-            self._loop.add_reader(listening.fileno(), self._accept, listening)
+    def _short(self, error: OSError) -> None:
+        self._say("accept", "no slave can connect for the moment: %s", error.strerror)
 
     def _take(self, accepted: socket.socket) -> None:
-        accepted.setblocking(False)
         if len(self.links) >= _MAX_LINKS:
             self._say("limit", "%d slaves are connected, which is the limit; more are closed", _MAX_LINKS)
             accepted.close()
