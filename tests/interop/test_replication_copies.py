@@ -1,7 +1,7 @@
 """A slave's copy equals its master's: our slave behind Apache's masters of both lines, Apache's slaves and
 ours behind our master.
 
-Every master is a SYNC_MASTER. A story of all kinds of messages is told at each; then the slaves' logs are
+Every master is a SYNC_MASTER. Messages of all kinds are sent to each; then the slaves' logs are
 compared byte for byte, and their answers with the master's. What senders are answered while slaves are
 stopped and when they are gone comes last. 5.5.0's slave copies its master's tables once a minute: what needs
 them is compared by night.
@@ -93,7 +93,7 @@ def stories(sets: dict[str, ReplicaSet]) -> dict[str, Story]:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A slave with its master, and the story that was told there."""
+    """A slave with its master, and what was sent there."""
 
     replicas: ReplicaSet
     slave: Replica

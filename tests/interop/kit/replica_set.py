@@ -206,5 +206,5 @@ def _start(replicas: Iterable[Replica], servers: ExitStack) -> None:
 
 
 def _sync_rule(kind: str, role: str) -> dict[str, str]:
-    """5.x waits for slaves only where it is told for how many copies."""
+    """5.x waits for slaves only where the number of copies is set."""
     return {"inSyncReplicas": "2"} if kind.startswith("5") and role == "SYNC_MASTER" else {}

@@ -32,7 +32,7 @@ class ClientChannel:
 
     @classmethod
     def of(cls, request: Request, client_id: str, now_ms: int) -> ClientChannel:
-        """Whoever sent this request, under the id it gives itself."""
+        """The client of this request, under its own id."""
         return cls(request.connection, client_id, request.head.language_code, request.version, now_ms)
 
     def is_expired(self, now_ms: int, expired_ms: int) -> bool:

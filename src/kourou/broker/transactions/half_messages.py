@@ -260,7 +260,7 @@ class NextStep(enum.Enum):
     CHECK = enum.auto()
     """Ask a producer."""
     GIVE_UP = enum.auto()
-    """Nobody would say, and it has been long enough."""
+    """No check was answered, and the message is too old."""
 
 
 @dataclass(frozen=True, slots=True)
