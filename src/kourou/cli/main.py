@@ -105,11 +105,12 @@ class _Commands(OneLineGroup):
 
     def _load_groups(self) -> None:
         from kourou.cli.bench.command import bench_app
+        from kourou.cli.console import console_app
         from kourou.cli.pipeline.command import pipeline_app
         from kourou.cli.quickstart import quickstart_app
         from kourou.cli.store.command import store_app
 
-        for group in (bench_app, pipeline_app, quickstart_app, store_app):
+        for group in (bench_app, console_app, pipeline_app, quickstart_app, store_app):
             self.add_command(group)
 
 
@@ -175,6 +176,8 @@ _print_important = click.option(
 @click.option("--host", metavar="ADDR", default="127.0.0.1", help="Address to listen on; 0.0.0.0 means all.")
 @click.option("--advertise", metavar="HOST", help="Address that clients connect to, if different.")
 @_http_port
+@click.option("--console", is_flag=True, help="Serve the web console, too.")
+@click.option("--console-port", metavar="PORT", default="8080", help="Port of the console; 0 picks one.")
 @_log_file
 @_log_level
 def standalone(
@@ -188,6 +191,8 @@ def standalone(
     host: str,
     advertise: str | None,
     http_port: str | None,
+    console: bool,
+    console_port: str,
     log_file: str | None,
     log_level: LogLevel,
 ) -> None:
@@ -207,7 +212,8 @@ def standalone(
             advertise=advertise,
             http_port=None if http_port is None else whole_number("--http-port", http_port),
         )
-        run_standalone(options, StandaloneLog(log_file, log_level))
+        console_at = whole_number("--console-port", console_port) if console else None
+        run_standalone(options, StandaloneLog(log_file, log_level), console_port=console_at)
 
     run_command("kourou standalone", action)
 

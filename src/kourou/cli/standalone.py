@@ -24,6 +24,8 @@ from kourou.standalone.options import StandaloneOptions
 from kourou.store.disk.store_lock import StoreLock
 
 if TYPE_CHECKING:
+    from kourou.console.server import ConsoleServer
+    from kourou.console.settings import ConsoleSettings
     from kourou.standalone.one_process import Standalone
     from kourou.standalone.supervisor import Supervisor
 
@@ -45,9 +47,12 @@ def default_store() -> Path:
     return data_home(os.environ) / "standalone"
 
 
-def run_standalone(options: StandaloneOptions, log: StandaloneLog) -> None:
-    """Run name server and brokers until a signal stops them."""
+def run_standalone(
+    options: StandaloneOptions, log: StandaloneLog, *, console_port: int | None = None
+) -> None:
+    """Run name server and brokers, and the console if it has a port, until a signal stops them."""
     options.check()
+    console = None if console_port is None else _console_settings(options, console_port)
     options.make_folder()
     # First, so that nothing is written into the log of servers that are already running there.
     for replica in options.replicas:
@@ -58,24 +63,33 @@ def run_standalone(options: StandaloneOptions, log: StandaloneLog) -> None:
         log_start(COMPONENT)
         for unserved in options.unserved_stores:
             _log.warning("%s is not served: --brokers %d is fewer than before", unserved, options.brokers)
-        _serve(options, config)
+        _serve(options, config, console)
 
 
-def _serve(options: StandaloneOptions, log: LogConfig) -> None:
+def _console_settings(options: StandaloneOptions, port: int) -> ConsoleSettings:
+    from kourou.cli.console import ConsoleOptions
+
+    settings = ConsoleOptions(options.host, port).settings(options.log_folder)
+    settings.check()
+    return settings
+
+
+def _serve(options: StandaloneOptions, log: LogConfig, console: ConsoleSettings | None) -> None:
     # Imported late: rejecting an option needs no event loop.
     from kourou.cli.service import STORE_STOP, Service, run_server
 
-    async def started(server: Standalone | Supervisor) -> None:
-        show_notes(server.notes)
-        lines = [ready_line(server, options), log_place(log), *server.kernel_lines]
-        print(*lines, probe_line(server.probe_address), sep="\n", end="", flush=True)
-        warning = await server.address_warning()
+    async def started(server: _WithConsole) -> None:
+        servers = server.servers
+        show_notes(servers.notes)
+        lines = [ready_line(servers, options), *server.console_lines, log_place(log), *servers.kernel_lines]
+        print(*lines, probe_line(servers.probe_address), sep="\n", end="", flush=True)
+        warning = await servers.address_warning()
         if warning is not None:
             _log.warning("%s", warning)
 
     run_server(
         Service(
-            lambda: _server(options),
+            lambda: _WithConsole(_server(options), console),
             COMPONENT,
             started,
             run_folder(os.environ),
@@ -83,6 +97,52 @@ def _serve(options: StandaloneOptions, log: LogConfig) -> None:
             shown_name="Kourou",
         )
     )
+
+
+class _WithConsole:
+    """Name server and brokers, and a console for them in this process."""
+
+    def __init__(self, servers: Standalone | Supervisor, settings: ConsoleSettings | None) -> None:
+        self.servers = servers
+        self._settings = settings
+        self._console: ConsoleServer | None = None
+
+    @property
+    def address(self) -> str:
+        """The name server as clients write it."""
+        return self.servers.address
+
+    @property
+    def console_lines(self) -> list[str]:
+        """A line with the console's address, if there is one."""
+        return [] if self._console is None else [f"console: {self._console.url}"]
+
+    async def start(self) -> None:
+        """Start the servers, then the console."""
+        await self.servers.start()
+        if self._settings is None:
+            return
+        from kourou.console.server import ConsoleServer
+
+        console = ConsoleServer(self._settings, {"namesrv": self.servers.address})
+        try:
+            await console.start()
+        except BaseException:
+            await self.servers.stop()
+            raise
+        self._console = console
+
+    async def stop(self, timeout_ms: int) -> None:
+        """Stop the console first: it is a client of the servers."""
+        try:
+            if self._console is not None:
+                await self._console.stop()
+        finally:
+            await self.servers.stop(timeout_ms)
+
+    async def wait_failed(self) -> None:
+        """Raise the error of a server. A console that fails is logged by itself: messages go on."""
+        await self.servers.wait_failed()
 
 
 def _server(options: StandaloneOptions) -> Standalone | Supervisor:

@@ -1,0 +1,107 @@
+"""ApiError, and the HTTP response of each error that an operation may raise."""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+
+from kourou.errors import (
+    CallTimeoutError,
+    ClientError,
+    ConfigError,
+    FilterSyntaxError,
+    KourouError,
+    MessageRefusedError,
+    NameRefusedError,
+    NoNameServerError,
+    NoRouteError,
+    RemotingError,
+    ResponseError,
+)
+from kourou.protocol.codes import ResponseCode
+
+_log = logging.getLogger(__name__)
+
+
+class ErrorText(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What went wrong, for programs and for people."""
+
+    code: str
+    message: str
+    hint: str = ""
+    """What to do next."""
+
+
+class ErrorAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The body of every response with a status of 400 or above."""
+
+    error: ErrorText
+    preview: Any = None
+    """With status 409: what the change would do now."""
+
+
+class ApiError(Exception):
+    """An operation that ends with an HTTP status of its own."""
+
+    def __init__(
+        self, status: HTTPStatus, code: str, message: str, hint: str = "", *, preview: object = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.answer = ErrorAnswer(ErrorText(code, message, hint), preview)
+
+
+_NOT_FOUND: Final = {
+    ResponseCode.TOPIC_NOT_EXIST,
+    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+    ResponseCode.QUERY_NOT_FOUND,
+    ResponseCode.CONSUMER_NOT_ONLINE,
+}
+
+
+def bad_input(field: str, problem: str) -> ApiError:
+    """400: a parameter or a field of the body cannot be used."""
+    return ApiError(HTTPStatus.BAD_REQUEST, "bad_input", f"{field}: {problem}")
+
+
+def not_found(what: str, hint: str = "") -> ApiError:
+    """404: there is no such thing in the cluster."""
+    return ApiError(HTTPStatus.NOT_FOUND, "not_found", what, hint)
+
+
+def api_error_of(error: Exception) -> ApiError:
+    """The response of an error; one that is not expected is logged and reported as status 500."""
+    match error:
+        case ApiError():
+            return error
+        case msgspec.ValidationError() | msgspec.DecodeError():
+            return ApiError(HTTPStatus.BAD_REQUEST, "bad_input", str(error))
+        case ConfigError() | MessageRefusedError() | NameRefusedError() | FilterSyntaxError():
+            return ApiError(HTTPStatus.BAD_REQUEST, "bad_input", str(error))
+        case ResponseError():
+            return _of_response(error)
+        case CallTimeoutError():
+            return ApiError(HTTPStatus.GATEWAY_TIMEOUT, "no_answer_in_time", str(error), "try again")
+        case NoRouteError():
+            return ApiError(HTTPStatus.NOT_FOUND, "no_route", str(error))
+        case NoNameServerError() | RemotingError():
+            hint = "check that the servers are running and that the console can reach them"
+            return ApiError(HTTPStatus.BAD_GATEWAY, "cannot_reach_cluster", str(error), hint)
+        case ClientError():
+            return ApiError(HTTPStatus.BAD_GATEWAY, "failed", str(error))
+        case KourouError():
+            return ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, "failed", str(error))
+    _log.error("a request failed unexpectedly", exc_info=error)
+    hint = "the log of the console has the details"
+    return ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, "internal_error", f"unexpected {error!r}", hint)
+
+
+def _of_response(error: ResponseError) -> ApiError:
+    if error.code in _NOT_FOUND:
+        return not_found(str(error))
+    if error.code == ResponseCode.NO_PERMISSION:
+        return ApiError(HTTPStatus.FORBIDDEN, "refused_by_cluster", str(error))
+    return ApiError(HTTPStatus.BAD_GATEWAY, "refused_by_cluster", str(error))

@@ -1,0 +1,229 @@
+"""The console as an ASGI application: guard, API, static files, and the page for every other path.
+
+One gate for all operations of the API: `_Operation.__call__` finds the sender, compares the role, checks the
+CSRF token and converts the parameters. Nothing else is reachable but static files and the empty page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import FileResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+from kourou.console.api import audit, session
+from kourou.console.api_errors import ApiError, api_error_of, not_found
+from kourou.console.audit import AuditRecord
+from kourou.console.context import ConsoleContext
+from kourou.console.endpoints import Call, Change, Done, Endpoint, Plan, Raw, Read, Role
+from kourou.console.openapi import openapi_document
+from kourou.console.responses import error_response, json_response
+from kourou.console.security.access import SESSION_COOKIE, Visitor
+from kourou.console.security.guard import Guard
+from kourou.errors import KourouError
+
+PAGES: Final = Path(__file__).parent / "pages"
+API: Final = "/api"
+CSRF_HEADER: Final = "X-CSRF-Token"
+MAX_BODY_BYTES: Final = 8 * 1024 * 1024
+"""A message of 4 MiB, escaped as JSON."""
+_MIN_GZIP_BYTES: Final = 2_048
+_GZIP_LEVEL: Final = 3
+
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (
+    *session.ENDPOINTS,
+    *audit.ENDPOINTS,
+)
+"""Every operation of the API."""
+
+
+def make_app(context: ConsoleContext) -> Starlette:
+    """The application of one console."""
+    return Starlette(
+        routes=list(_routes(context)),
+        middleware=[
+            Middleware(Guard, allowed_hosts=context.settings.allowed_hosts),
+            Middleware(GZipMiddleware, minimum_size=_MIN_GZIP_BYTES, compresslevel=_GZIP_LEVEL),
+        ],
+    )
+
+
+def _routes(context: ConsoleContext) -> Iterable[BaseRoute]:
+    document = openapi_document(ENDPOINTS)
+
+    async def describe(call: Call[Any, Any]) -> dict[str, Any]:
+        return document
+
+    described = Read(path="/openapi.json", summary="This document", handler=describe)
+    for endpoint in (*ENDPOINTS, described):
+        operation = _Operation(context, endpoint)
+        yield Route(API + endpoint.path, operation.respond, methods=[endpoint.method], name=endpoint.name)
+    yield Route(API + "/{path:path}", _no_operation, methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
+    yield Route("/livez", _alive, methods=["GET"])
+    yield Mount("/static", _Files(directory=PAGES))
+    yield Route("/{path:path}", _page, methods=["GET"])
+
+
+async def _no_operation(request: Request) -> Response:
+    path = request.url.path
+    return error_response(not_found(f"there is no {request.method} {path}", f"{API}/openapi.json lists all"))
+
+
+async def _alive(request: Request) -> Response:
+    return PlainTextResponse("alive\n")
+
+
+async def _page(request: Request) -> Response:
+    """The empty page; its script shows what the path names."""
+    return FileResponse(PAGES / "index.html", headers={"Cache-Control": "no-cache"})
+
+
+class _Files(StaticFiles):
+    """Static files that browsers ask for again, by ETag: a new version shows at once."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        response.headers.setdefault("Cache-Control", "no-cache")
+        return response
+
+
+@dataclass(frozen=True, slots=True)
+class _Operation:
+    """One endpoint as a request handler."""
+
+    context: ConsoleContext
+    endpoint: Endpoint
+
+    async def respond(self, request: Request) -> Response:
+        try:
+            return await self._respond(request)
+        except ClientDisconnect:
+            return Response(status_code=HTTPStatus.BAD_REQUEST)
+        except Exception as error:
+            return error_response(api_error_of(error))
+
+    async def _respond(self, request: Request) -> Response:
+        endpoint = self.endpoint
+        visitor = await self._authorized(request)
+        query = dict(request.query_params)
+        is_preview = isinstance(endpoint, Change) and query.pop("preview", "false") == "true"
+        plan = query.pop("plan", None) if isinstance(endpoint, Change) else None
+        call: Call[Any, Any] = Call(
+            self.context,
+            visitor,
+            request.path_params,
+            msgspec.convert(query, endpoint.query, strict=False),
+            await self._body(request),
+        )
+        match endpoint:
+            case Read():
+                return json_response(await endpoint.handler(call))
+            case Raw():
+                return await endpoint.respond(call, request)
+            case Change():
+                return await self._change(endpoint, call, request, plan, is_preview=is_preview)
+        raise AssertionError(endpoint)
+
+    async def _authorized(self, request: Request) -> Visitor:
+        """The sender, if it may do this; else ApiError 401 or 403."""
+        visitor = await self.context.access.visitor(
+            cookie=request.cookies.get(SESSION_COOKIE),
+            authorization=request.headers.get("authorization"),
+            address=request.client.host if request.client else "",
+        )
+        if visitor.role < self.endpoint.role:
+            if visitor.role is Role.NONE:
+                raise ApiError(HTTPStatus.UNAUTHORIZED, "login_required", "log in first")
+            roles = f"role {visitor.role.label}; this needs {self.endpoint.role.label}"
+            raise ApiError(
+                HTTPStatus.FORBIDDEN, "role_not_sufficient", f"user {visitor.user} has the {roles}"
+            )
+        if self.endpoint.method != "GET" and visitor.csrf_token is not None:
+            token = request.headers.get(CSRF_HEADER, "")
+            if not hmac.compare_digest(token.encode(), visitor.csrf_token.encode()):
+                raise ApiError(
+                    HTTPStatus.FORBIDDEN,
+                    "csrf_token_missing",
+                    f"the header {CSRF_HEADER} is missing or not that of this session",
+                    f"GET {API}/session returns the token; reload the page",
+                )
+        return visitor
+
+    async def _body(self, request: Request) -> Any:
+        body = bytearray()
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MAX_BODY_BYTES:
+                raise ApiError(
+                    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                    "too_large",
+                    f"the request has more than {MAX_BODY_BYTES:,} bytes",
+                )
+        return msgspec.json.decode(bytes(body) or b"{}", type=self.endpoint.body)
+
+    # -- changes ---------------------------------------------------------------------------------
+
+    async def _change(
+        self,
+        endpoint: Change,
+        call: Call[Any, Any],
+        request: Request,
+        plan_id: str | None,
+        *,
+        is_preview: bool,
+    ) -> Response:
+        plan = await endpoint.planner(call)
+        preview = plan.preview()
+        if is_preview:
+            return json_response(preview)
+        if plan_id is not None and plan_id != preview.plan:
+            raise ApiError(
+                HTTPStatus.CONFLICT,
+                "changed_meanwhile",
+                "the cluster has changed since the preview; nothing was done",
+                "check what would happen now, and confirm again",
+                preview=preview,
+            )
+        # A browser that goes away does not interrupt a change halfway.
+        done = await asyncio.shield(asyncio.ensure_future(self._run(endpoint, call, request, plan)))
+        return json_response(done, HTTPStatus.OK if done.is_complete else HTTPStatus.MULTI_STATUS)
+
+    async def _run(self, endpoint: Change, call: Call[Any, Any], request: Request, plan: Plan) -> Done:
+        outcome, problems = "failed", ["interrupted"]
+        try:
+            done = await plan.run()
+            problems = [f"{one.target}: {one.problem}" for one in done.outcomes if not one.is_done]
+            outcome = "partly" if problems else "done"
+            return done
+        except (KourouError, ApiError) as error:
+            problems = [str(error)]
+            raise
+        finally:
+            self.context.view.forget()
+            self.context.audit.append(
+                AuditRecord(
+                    time=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+                    user=call.visitor.user,
+                    address=call.visitor.address,
+                    operation=endpoint.name,
+                    path=request.url.path,
+                    body=None if endpoint.is_secret else call.body,
+                    effects=plan.effects,
+                    outcome=outcome,
+                    problems=problems,
+                )
+            )

@@ -1,0 +1,134 @@
+"""ClusterView: the whole cluster as lists need it, read with few requests and shared by all users.
+
+Topics, groups and lag come from one request for each broker, not one for each topic or group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from kourou.admin.brokers import GroupQueueLag, broker_consume_stats
+from kourou.admin.clusters import BrokerSummary, cluster_list
+from kourou.admin.groups import group_configs
+from kourou.admin.session import Admin, BrokerAddress
+from kourou.admin.topics import topic_configs
+from kourou.console.shared_read import SharedRead
+from kourou.errors import KourouError
+from kourou.protocol.bodies import SubscriptionGroupConfig, TopicConfig
+
+# Pages refresh every few seconds; tables change rarely, and a change made here drops them at once.
+_STATE_KEEP_S: Final = 2.0
+_TABLES_KEEP_S: Final = 10.0
+_LAG_KEEP_S: Final = 5.0
+# The broker reads a message of every queue for the time of the lag.
+_LAG_TIMEOUT_FACTOR: Final = 3
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading(Generic[T]):
+    """Data of several brokers, when it was read, and what could not be read."""
+
+    data: T
+    as_of: int
+    problems: list[str]
+
+
+class ClusterView:
+    """Shared reads of a cluster."""
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+        self._brokers = SharedRead(self._read_brokers, _STATE_KEEP_S)
+        self._topics = SharedRead(self._read_topics, _TABLES_KEEP_S)
+        self._groups = SharedRead(self._read_groups, _TABLES_KEEP_S)
+        self._lags = SharedRead(self._read_lags, _LAG_KEEP_S)
+
+    async def brokers(self) -> Reading[list[BrokerSummary]]:
+        """All brokers with their runtime information."""
+        return await self._brokers.get()
+
+    async def topics(self) -> Reading[dict[str, dict[str, TopicConfig]]]:
+        """The configuration of each topic on each broker: topic → broker name → configuration."""
+        return await self._topics.get()
+
+    async def groups(self) -> Reading[dict[str, dict[str, SubscriptionGroupConfig]]]:
+        """The configuration of each group on each broker: group → broker name → configuration."""
+        return await self._groups.get()
+
+    async def lags(self) -> Reading[list[GroupQueueLag]]:
+        """The progress of every group in every queue."""
+        return await self._lags.get()
+
+    def forget(self) -> None:
+        """Read everything again when it is next needed: something was changed."""
+        for shared in self._all():
+            shared.forget()
+
+    async def stop(self) -> None:
+        """Cancel reads that are under way."""
+        for shared in self._all():
+            await shared.stop()
+
+    def _all(self) -> Iterable[SharedRead[Any]]:
+        return self._brokers, self._topics, self._groups, self._lags
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    async def _read_brokers(self) -> Reading[list[BrokerSummary]]:
+        as_of = _now_ms()
+        brokers = await cluster_list(self._admin)
+        problems = [
+            f"broker {one.broker_name} ({one.address}): {one.problem}" for one in brokers if one.problem
+        ]
+        return Reading(brokers, as_of, problems)
+
+    async def _read_topics(self) -> Reading[dict[str, dict[str, TopicConfig]]]:
+        return await self._table(lambda address: topic_configs(self._admin, address))
+
+    async def _read_groups(self) -> Reading[dict[str, dict[str, SubscriptionGroupConfig]]]:
+        return await self._table(lambda address: group_configs(self._admin, address))
+
+    async def _table(self, ask: Callable[[str], Awaitable[dict[str, T]]]) -> Reading[dict[str, dict[str, T]]]:
+        found, as_of, problems = await self._of_masters(ask)
+        table: dict[str, dict[str, T]] = {}
+        for master, configs in found:
+            for name, config in configs.items():
+                table.setdefault(name, {})[master.broker_name] = config
+        return Reading(table, as_of, problems)
+
+    async def _read_lags(self) -> Reading[list[GroupQueueLag]]:
+        timeout_ms = _LAG_TIMEOUT_FACTOR * self._admin.settings.request_timeout_ms
+
+        async def ask(address: str) -> list[GroupQueueLag]:
+            return (await broker_consume_stats(self._admin, address, timeout_ms=timeout_ms)).queues
+
+        found, as_of, problems = await self._of_masters(ask)
+        return Reading([queue for _, queues in found for queue in queues], as_of, problems)
+
+    async def _of_masters(
+        self, ask: Callable[[str], Awaitable[T]]
+    ) -> tuple[list[tuple[BrokerAddress, T]], int, list[str]]:
+        """What each master answers; a broker that fails is a problem, not an error."""
+        as_of = _now_ms()
+        masters = await self._admin.masters()
+        answers = await asyncio.gather(*(ask(master.address) for master in masters), return_exceptions=True)
+        found: list[tuple[BrokerAddress, T]] = []
+        problems = []
+        for master, answer in zip(masters, answers, strict=True):
+            if isinstance(answer, KourouError):
+                problems.append(f"broker {master.broker_name} ({master.address}): {answer}")
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                found.append((master, answer))
+        return found, as_of, problems
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,151 @@
+"""Who gets in: login, roles, CSRF, Host, Origin, and no way around them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+from starlette.routing import Mount, Route
+
+from kourou.console.app import CSRF_HEADER, ENDPOINTS, make_app
+from kourou.console.endpoints import Endpoint, Role
+from kourou.console.security.guard import SECURITY_HEADERS
+from tests.integration.console.kit import ADMINISTRATOR, PASSWORD, READER, Console, console_of
+
+NO_CLUSTER = "127.0.0.1:1"
+
+
+@pytest.fixture
+async def guarded(tmp_path: Path) -> AsyncIterator[Console]:
+    """A console with users, of a cluster that is away."""
+    async with console_of(NO_CLUSTER, tmp_path, users=True) as console:
+        yield console
+
+
+def _url(endpoint: Endpoint) -> str:
+    return "/api" + re.sub(r"{\w+(:path)?}", "x", endpoint.path)
+
+
+@pytest.mark.parametrize(
+    "endpoint", [one for one in ENDPOINTS if one.role is not Role.NONE], ids=lambda one: one.name
+)
+async def test_an_operation_needs_a_login_and_its_role(guarded: Console, endpoint: Endpoint) -> None:
+    answer = await guarded.http.request(endpoint.method, _url(endpoint), json={})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (401, "login_required")
+    if endpoint.role is Role.ADMINISTRATOR:
+        basic = httpx.BasicAuth(READER, PASSWORD)
+        answer = await guarded.http.request(endpoint.method, _url(endpoint), json={}, auth=basic)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "role_not_sufficient")
+
+
+@pytest.mark.parametrize(
+    "endpoint", [one for one in ENDPOINTS if one.method != "GET"], ids=lambda one: one.name
+)
+async def test_a_change_in_a_session_needs_its_csrf_token(guarded: Console, endpoint: Endpoint) -> None:
+    await guarded.log_in(ADMINISTRATOR)
+    for headers in ({}, {CSRF_HEADER: "of another session"}):
+        answer = await guarded.http.request(endpoint.method, _url(endpoint), json={}, headers=headers)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "csrf_token_missing")
+
+
+async def test_every_route_is_an_operation_or_has_no_data(guarded: Console) -> None:
+    declared = {f"/api{endpoint.path}" for endpoint in ENDPOINTS} | {"/api/openapi.json"}
+    without_data = {"/api/{path:path}", "/livez", "/{path:path}"}
+    for route in make_app(guarded.context).routes:
+        if isinstance(route, Mount):
+            assert route.path == "/static"
+        else:
+            assert isinstance(route, Route)
+            assert route.path in declared | without_data, route.path
+    answer = await guarded.http.get("/api/openapi.json")
+    assert answer.status_code == 401
+
+
+async def test_roles_and_sessions(guarded: Console) -> None:
+    assert (await guarded.get("/session"))["role"] is None
+    assert (await guarded.log_in(READER))["role"] == "reader"
+    assert (await guarded.get("/audit", status=403))["error"]["message"] == (
+        "user bob has the role reader; this needs administrator"
+    )
+    assert (await guarded.log_in(ADMINISTRATOR))["role"] == "administrator"
+    assert await guarded.get("/audit") == {
+        "items": [],
+        "total": 0,
+        "as_of": 0,
+        "problems": [],
+        "commands": [],
+    }
+    await guarded.change("POST", "/logout")
+    await guarded.get("/audit", status=401)
+
+
+async def test_the_session_cookie_is_out_of_reach_of_scripts_and_other_sites(guarded: Console) -> None:
+    answer = await guarded.http.post("/api/login", json={"user": READER, "password": PASSWORD})
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie and "samesite=strict" in cookie and "path=/" in cookie
+
+
+async def test_a_removed_user_is_out_at_once(guarded: Console) -> None:
+    await guarded.log_in(READER)
+    assert guarded.context.settings.users_file is not None
+    guarded.context.settings.users_file.write_text("# nobody is left\n")
+    assert (await guarded.get("/session"))["user"] is None
+    await guarded.log_in(READER, status=401)
+
+
+async def test_guessing_passwords_is_stopped(guarded: Console) -> None:
+    for _ in range(10):
+        await guarded.log_in(READER, "wrong", status=401)
+    answer = await guarded.log_in(READER, PASSWORD, status=429)
+    assert answer["error"]["code"] == "too_many_attempts"
+
+
+async def test_basic_authentication_needs_no_csrf_token(guarded: Console) -> None:
+    wrong = await guarded.http.get("/api/audit", auth=httpx.BasicAuth(ADMINISTRATOR, "wrong"))
+    assert wrong.status_code == 401
+    basic = httpx.BasicAuth(ADMINISTRATOR, PASSWORD)
+    assert (await guarded.http.get("/api/audit", auth=basic)).status_code == 200
+    assert (await guarded.http.post("/api/logout", auth=basic, json={})).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "", "[::1", "127.0.0.1.nip.io"])
+async def test_other_host_names_are_refused(guarded: Console, host: str) -> None:
+    for path in ("/", "/api/session", "/static/index.html"):
+        answer = await guarded.http.get(path, headers={"Host": host})
+        assert answer.status_code == 421, path
+
+
+@pytest.mark.parametrize("host", ["localhost:8080", "127.0.0.1:8080", "[::1]:8080", "10.1.2.3", "LOCALHOST"])
+async def test_addresses_and_localhost_are_served(guarded: Console, host: str) -> None:
+    assert (await guarded.http.get("/api/session", headers={"Host": host})).status_code == 200
+
+
+async def test_an_allowed_host_name_is_served_also_behind_a_proxy(tmp_path: Path) -> None:
+    async with console_of(NO_CLUSTER, tmp_path, allowed_hosts=("mq.example",)) as console:
+        headers = {"Host": "mq.example", CSRF_HEADER: console.csrf_token}
+        for host in ("mq.example", "127.0.0.1:8080"):
+            origin = {"Host": host, "Origin": "https://mq.example"}
+            answer = await console.http.post("/api/logout", json={}, headers={**headers, **origin})
+            assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "null", "http://localhost:9999", "http://localhost"]
+)
+async def test_pages_of_other_origins_cannot_change_anything(tmp_path: Path, origin: str) -> None:
+    async with console_of(NO_CLUSTER, tmp_path) as console:
+        headers = {"Origin": origin, CSRF_HEADER: console.csrf_token}
+        answer = await console.http.post("/api/logout", json={}, headers=headers)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "origin_not_allowed")
+        headers["Origin"] = "http://localhost:8080"
+        assert (await console.http.post("/api/logout", json={}, headers=headers)).status_code == 200
+
+
+async def test_every_response_has_the_security_headers(guarded: Console) -> None:
+    for path in ("/api/session", "/api/none", "/api/audit", "/livez"):
+        answer = await guarded.http.get(path)
+        for name, value in SECURITY_HEADERS.items():
+            assert answer.headers[name] == value, (path, name)

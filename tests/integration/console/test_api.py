@@ -1,0 +1,54 @@
+"""What all operations of the API have in common: errors, bounds, the description."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kourou.console.app import CSRF_HEADER, ENDPOINTS, MAX_BODY_BYTES
+from tests.integration.console.kit import Console, console_of
+
+
+@pytest.fixture
+async def away(tmp_path: Path) -> AsyncIterator[Console]:
+    """A console of a cluster that is away."""
+    async with console_of("127.0.0.1:1", tmp_path) as console:
+        yield console
+
+
+async def test_bad_parameters_are_named(away: Console) -> None:
+    for query, named in (
+        ({"limit": "many"}, "$.limit"),
+        ({"limit": 0}, "$.limit"),
+        ({"offset": -1}, "$.offset"),
+        ({"colour": "red"}, "colour"),
+    ):
+        answer = await away.get("/audit", status=400, **query)
+        assert answer["error"]["code"] == "bad_input"
+        assert named in answer["error"]["message"]
+
+
+async def test_bodies_that_are_no_json_or_too_large_are_refused(away: Console) -> None:
+    headers = {CSRF_HEADER: away.csrf_token}
+    answer = await away.http.post("/api/login", content=b"{", headers=headers)
+    assert answer.status_code == 400
+    answer = await away.http.post("/api/login", content=b" " * (MAX_BODY_BYTES + 1), headers=headers)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
+
+
+async def test_a_cluster_that_is_away_is_reported(away: Console) -> None:
+    assert "127.0.0.1:1" in (await away.get("/session"))["problem"]
+
+
+async def test_every_operation_is_described(away: Console) -> None:
+    document: dict[str, Any] = await away.get("/openapi.json")
+    described = {
+        (operation["operationId"], method.upper(), operation["x-role"])
+        for operations in document["paths"].values()
+        for method, operation in operations.items()
+    }
+    assert described == {(one.name, one.method, one.role.label) for one in ENDPOINTS}
+    assert len(described) == len(ENDPOINTS)
