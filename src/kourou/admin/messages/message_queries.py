@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from kourou.admin.connections import replica_addresses
@@ -21,13 +22,22 @@ from kourou.protocol.properties import MessageConst
 from kourou.protocol.record import decode_records
 
 MAX_FOUND: Final = 64
-"""Maximum number of messages per broker, as in Apache's tools."""
+"""Maximum number of messages per broker, as in Apache's tools; also the default limit of brokers."""
 MAX_SAME_ID: Final = 32
 FOR_EVER_MS: Final = (1 << 63) - 1
 KEY_INDEX: Final = "K"
 TAG_INDEX: Final = "T"
 _TIMEOUT_FACTOR: Final = 4
 _HOUR_MS: Final = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class KeySearch:
+    """The messages of a query, and why some may be missing."""
+
+    messages: list[MessageExt]
+    problems: list[str]
+    """Brokers that did not answer, or returned as many messages as was requested."""
 
 
 async def query_by_key(
@@ -61,7 +71,29 @@ async def query_by_key(
     def is_match(message: MessageExt) -> bool:
         return message.tags == key if index_type == TAG_INDEX else key in message.keys
 
-    return await _query(admin, header, route_of, is_match)
+    return (await _query(admin, header, route_of, is_match)).messages
+
+
+async def search_by_key(
+    admin: Admin,
+    topic: str,
+    key: str,
+    *,
+    max_num: int = MAX_FOUND,
+    begin_ms: int = 0,
+    end_ms: int = FOR_EVER_MS,
+) -> KeySearch:
+    """Messages of a topic with a key, and whether some may be missing. ResponseError NO_MESSAGE if there is
+    none."""
+    header = QueryMessageRequestHeader(
+        topic=topic,
+        key=key,
+        max_num=max_num,
+        begin_timestamp=begin_ms,
+        end_timestamp=end_ms,
+        unique_key_query=False,
+    )
+    return await _query(admin, header, None, lambda message: key in message.keys)
 
 
 async def query_by_unique_key(
@@ -90,7 +122,7 @@ async def query_by_unique_key(
         return message.get_property(MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX) == msg_id
 
     found = await _query(admin, header, route_of, is_match)
-    return sorted(found, key=lambda message: message.store_timestamp)
+    return sorted(found.messages, key=lambda message: message.store_timestamp)
 
 
 def index_key(message: MessageExt, key: str, index_type: str = KEY_INDEX) -> str:
@@ -104,25 +136,31 @@ async def _query(
     header: QueryMessageRequestHeader,
     route_of: str | None,
     is_match: Callable[[MessageExt], bool],
-) -> list[MessageExt]:
-    """Query all brokers in parallel. Failures are ignored if another broker has a result."""
-    route = await admin.route(route_of or header.topic)
+) -> KeySearch:
+    """Query all brokers in parallel. Failures are only listed if another broker has a result."""
+    brokers = (await admin.route(route_of or header.topic)).broker_datas
     answers = await asyncio.gather(
-        *(_query_broker(admin, broker, header) for broker in route.broker_datas), return_exceptions=True
+        *(_query_broker(admin, broker, header) for broker in brokers), return_exceptions=True
     )
     found: list[MessageExt] = []
     failures: list[BaseException] = []
-    for answer in answers:
+    problems: list[str] = []
+    for broker, answer in zip(brokers, answers, strict=True):
         if isinstance(answer, BaseException):
             failures.append(answer)
-        else:
-            found += (message for message in answer if message.topic == header.topic and is_match(message))
+            problems.append(f"broker {broker.broker_name} could not be queried: {answer}")
+            continue
+        found += (message for message in answer if message.topic == header.topic and is_match(message))
+        if len(answer) >= min(header.max_num, MAX_FOUND):
+            problems.append(
+                f"broker {broker.broker_name} returned {len(answer)} messages, its maximum; there may be more"
+            )
     for failure in failures:
         if not found or not isinstance(failure, RemotingError | ResponseError):
             raise failure
     if not found:
         raise ResponseError(ResponseCode.NO_MESSAGE, "query message by key finished, but no message.")
-    return found
+    return KeySearch(found, problems)
 
 
 async def _query_broker(

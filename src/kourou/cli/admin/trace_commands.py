@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kourou.admin.messages.message_queries import FOR_EVER_MS, MAX_FOUND
-from kourou.admin.messages.trace import MessageTraces, TraceEvent, message_traces
+from kourou.admin.messages.trace import MessageTrace, TraceStatus, message_trace
 from kourou.cli.admin import formatting
 from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.message.query_commands import time_of
@@ -16,9 +16,9 @@ from kourou.protocol.names import RMQ_SYS_TRACE_TOPIC
 _LAYOUT: Final = "{:<10} {:<20} {:<20} {:<20} {:<10} {:<10}"
 
 
-async def _traces(call: Call) -> MessageTraces:
+async def _trace(call: Call) -> MessageTrace:
     args = call.args
-    return await message_traces(
+    return await message_trace(
         call.admin,
         args.text("msgId"),
         trace_topic=args.text("traceTopic", RMQ_SYS_TRACE_TOPIC),
@@ -28,31 +28,33 @@ async def _traces(call: Call) -> MessageTraces:
     )
 
 
-def _show_traces(found: MessageTraces, screen: Screen) -> None:
-    for event in found.sent:
-        _show_events("Pub", "#ProducerGroup", "#SendTime", [event], screen)
-    for group in found.consumed:
-        _show_events("Sub", "#ConsumerGroup", "#ConsumerTime", group.events, screen)
+def _show_trace(trace: MessageTrace, screen: Screen) -> None:
+    for send in trace.sends:
+        row = _row("Pub", send.group, send.client_host, send.begin_ms, send.cost_ms, send.status)
+        _show_rows("#ProducerGroup", "#SendTime", [row], screen)
+    for group in trace.consumers:
+        # As Apache's: by the time of the end, and without deliveries that have none.
+        rows = [
+            _row("Sub", group.consumer_group, each.client_host, each.end_ms, each.cost_ms, each.status)
+            for each in group.attempts
+            if each.end_ms is not None and each.cost_ms is not None
+        ]
+        if rows:
+            _show_rows("#ConsumerGroup", "#ConsumerTime", rows, screen)
+    for problem in trace.problems:
+        screen.note(problem)
 
 
-def _show_events(kind: str, group: str, when: str, events: list[TraceEvent], screen: Screen) -> None:
-    screen.table(
-        _LAYOUT,
-        ("#Type", group, "#ClientHost", when, "#CostTimes", "#Status"),
-        [_row(kind, event) for event in events],
-    )
+def _show_rows(group: str, when: str, rows: list[tuple[str, ...]], screen: Screen) -> None:
+    screen.table(_LAYOUT, ("#Type", group, "#ClientHost", when, "#CostTimes", "#Status"), rows)
     screen.line()
 
 
-def _row(kind: str, event: TraceEvent) -> tuple[str, ...]:
-    return (
-        kind,
-        event.group,
-        event.client_host,
-        formatting.format_time(event.time_ms),
-        f"{event.cost_ms}ms",
-        "success" if event.is_success else "failed",
-    )
+def _row(
+    kind: str, group: str, client_host: str, time_ms: int, cost_ms: int, status: TraceStatus
+) -> tuple[str, ...]:
+    shown = "success" if status is TraceStatus.SUCCESS else "failed"
+    return kind, group, client_host, formatting.format_time(time_ms), f"{cost_ms}ms", shown
 
 
 TRACE_COMMANDS: Final = (
@@ -67,8 +69,8 @@ TRACE_COMMANDS: Final = (
             value("e", "endTimestamp", "recorded before this time, milliseconds (default: no limit)"),
             value("c", "maxNum", "maximum number of records per broker (default: 64)"),
         ),
-        ask=_traces,
-        show=_show_traces,
+        ask=_trace,
+        show=_show_trace,
         aliases=("QueryMsgTraceById",),
     ),
 )

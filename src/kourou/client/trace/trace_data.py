@@ -6,7 +6,7 @@ The body of a trace message is a sequence of records, each ended by 0x02, its fi
                     offsetMsgId, success  (old: without offsetMsgId; some: clientHost at the end)
     SubBefore       time, region, group, requestId, msgId, retryTimes, keys
     SubAfter        requestId, msgId, costMs, success, keys, contextCode, time, group  (cloud: without the
-                    last two)
+                    last two; RocketMQ 4 then also without the 0x02 at the end)
     EndTransaction  time, region, group, topic, msgId, tags, keys, storeHost, msgType, transactionId,
                     state, fromCheck
     Recall          time, region, group, topic, msgId, success
@@ -18,6 +18,7 @@ Not here: creating and sending records (producer_trace.py, consume_trace.py).
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass
 from typing import Any, ClassVar, Final, TypeAlias
@@ -69,6 +70,8 @@ class PubTrace:
     message_type: TraceMessageType
     offset_msg_id: str | None
     is_success: bool
+    client_host: str | None = None
+    """Only some clients write it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,19 +159,34 @@ def trace_keys(records: Iterable[TraceRecord]) -> list[str]:
 
 def decode_trace(body: str) -> list[TraceRecord]:
     """The records of a trace body, unknown kinds left out; ProtocolError where one is cut or wrong."""
-    records = []
-    for text in body.split(RECORD_SEPARATOR):
-        word, *fields = text.split(FIELD_SEPARATOR)
-        decode = _DECODERS.get(word)
-        if decode is not None:
-            records.append(_decode_record(decode, word, fields))
+    records, failures = read_trace(body)
+    if failures:
+        raise failures[0]
     return records
+
+
+def read_trace(body: str) -> tuple[list[TraceRecord], list[ProtocolError]]:
+    """The records of a trace body that can be decoded, unknown kinds left out, and errors for the others."""
+    records: list[TraceRecord] = []
+    failures: list[ProtocolError] = []
+    for text in body.split(RECORD_SEPARATOR):
+        for part in _GLUED.split(text) if text.startswith(SubAfterTrace.word) else (text,):
+            word, *fields = part.split(FIELD_SEPARATOR)
+            decode = _DECODERS.get(word)
+            if decode is not None:
+                try:
+                    records.append(_decode_record(decode, word, fields))
+                except ProtocolError as error:
+                    failures.append(error)
+    return records, failures
 
 
 def _encode_record(record: TraceRecord) -> str:
     values = astuple(record)
     if isinstance(record, SubAfterTrace) and record.time_ms is None:
         values = values[:-2]
+    elif isinstance(record, PubTrace) and record.client_host is None:
+        values = values[:-1]
     return FIELD_SEPARATOR.join([record.word, *map(_field, values)]) + RECORD_SEPARATOR
 
 
@@ -215,7 +233,8 @@ def _pub(fields: list[str]) -> PubTrace:
     # Old clients wrote no offsetMsgId.
     if len(fields) == len(_PUB_HEAD) + 1:
         fields = [*fields[:-1], _MISSING, fields[-1]]
-    return PubTrace(*_typed([*_PUB_HEAD, _text, _flag], fields))
+    kinds = [*_PUB_HEAD, _text, _flag]
+    return PubTrace(*_typed([*kinds, _text] if len(fields) > len(kinds) else kinds, fields))
 
 
 def _sub_before(fields: list[str]) -> SubBeforeTrace:
@@ -254,3 +273,5 @@ _DECODERS: Final[dict[str, Callable[[list[str]], TraceRecord]]] = {
     EndTransactionTrace.word: _end_transaction,
     RecallTrace.word: _recall,
 }
+# Records of RocketMQ 4 on the cloud channel lack the separator after the code of a SubAfter.
+_GLUED: Final = re.compile(rf"(?<={FIELD_SEPARATOR}[0-4])(?=(?:{'|'.join(_DECODERS)}){FIELD_SEPARATOR})")

@@ -19,6 +19,7 @@ from kourou.client.trace.trace_data import (
     TraceRecord,
     decode_trace,
     encode_trace,
+    read_trace,
     trace_keys,
 )
 from kourou.errors import ProtocolError
@@ -83,12 +84,26 @@ def test_old_and_other_forms_are_read() -> None:
     assert isinstance(pub, PubTrace)
     old = text.replace("\x017F00000100002A9F00000000000DAC6B", "")
     assert decode_trace(old) == [dataclasses.replace(pub, offset_msg_id=None)]
-    assert decode_trace(text.replace("true\x02", "true\x0110.0.0.9\x02")) == [pub]
+    with_host = text.replace("true\x02", "true\x0110.0.0.9\x02")
+    assert decode_trace(with_host) == [dataclasses.replace(pub, client_host="10.0.0.9")]
+    assert encode_trace(decode_trace(with_host)) == with_host
     cloud = SubAfterTrace(REQUEST, ID, 37, False, "k1", TraceContextCode.TIMEOUT)
     assert encode_trace([cloud]) == f"SubAfter\x01{REQUEST}\x01{ID}\x0137\x01false\x01k1\x011\x02"
     assert decode_trace(encode_trace([cloud])) == [cloud]
     oldest = f"SubAfter\x01{REQUEST}\x01{ID}\x0137\x01false\x01k1"
     assert decode_trace(oldest) == [dataclasses.replace(cloud, context_code=TraceContextCode.FAILED)]
+
+
+def test_cloud_records_of_rocketmq_4_have_no_separator() -> None:
+    cloud = SubAfterTrace(REQUEST, ID, 37, False, "k1", TraceContextCode.TIMEOUT)
+    glued = encode_trace([cloud]).rstrip("\x02")
+    assert decode_trace(glued + glued + APACHE[0][1] + glued) == [cloud, cloud, APACHE[0][0], cloud]
+
+
+def test_a_bad_record_does_not_hide_the_others() -> None:
+    records, failures = read_trace(APACHE[0][1] + "Pub\x011\x02" + APACHE[2][1])
+    assert records == [APACHE[0][0], APACHE[2][0]]
+    assert [str(failure) for failure in failures] == ["trace record Pub with 1 fields cannot be read: '1'"]
 
 
 def test_kinds_of_other_versions_are_left_out() -> None:
