@@ -109,7 +109,7 @@ class AsyncProducer(AsyncBlockOnly):
 
     async def _start_trace(self) -> None:
         if self._options.trace:
-            trace = TraceDispatcher(self._group, "PRODUCE", self._settings)
+            trace = TraceDispatcher(self._group, "PRODUCE", self._settings, topic=self._options.trace_topic)
             await trace.start()
             self._trace = trace
             self._hooks = (*self._hooks, ProducerTrace(self._group, trace))

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from kourou.argument_types import check_field_types
-from kourou.client.core.message_checks import DEFAULT_MAX_MESSAGE_BYTES
+from kourou.client.core.message_checks import DEFAULT_MAX_MESSAGE_BYTES, check_topic
 from kourou.client.core.settings import ClientOptions, ClientSettings, split_options
 from kourou.client.producer.producer_hooks import NO_HOOKS, ProducerHook
 from kourou.protocol.compression import CompressionType
-from kourou.protocol.names import AUTO_CREATE_TOPIC_KEY_TOPIC
+from kourou.protocol.names import AUTO_CREATE_TOPIC_KEY_TOPIC, RMQ_SYS_TRACE_TOPIC
 
 _AT_LEAST: Final = {
     **dict.fromkeys(("send_timeout_ms", "max_message_bytes", "max_batch_bytes"), 1),
@@ -41,6 +41,7 @@ class ProducerKeywords(ClientOptions, total=False):
     max_in_flight_bytes: int
     hooks: Sequence[ProducerHook]
     trace: bool
+    trace_topic: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +81,8 @@ class ProducerOptions:
     """`ProducerHook`s of `kourou.client`, called around each send and at the end of transactions."""
     trace: bool = False
     """Whether to write Apache's trace of each send (`enableMsgTrace`)."""
+    trace_topic: str = RMQ_SYS_TRACE_TOPIC
+    """The topic of the trace (`traceTopic`)."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.compression, CompressionType):
@@ -91,6 +94,7 @@ class ProducerOptions:
         self._check_compression()
         if self.attempt_timeout_ms is not None and self.attempt_timeout_ms < 1:
             raise ValueError("attempt_timeout_ms is a number of milliseconds above 0, or None")
+        check_topic(self.trace_topic)
 
     def _check_compression(self) -> None:
         most = _MAX_LEVELS[self.compression]

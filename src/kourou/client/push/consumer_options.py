@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Final, Literal
 
 from kourou.argument_types import check_field_types
+from kourou.client.core.message_checks import check_topic
 from kourou.client.core.settings import ClientOptions, ClientSettings, split_options
 from kourou.client.core.strategies import AllocateAveragely, AllocateStrategy, check_strategy
 from kourou.client.push.handlers import ConsumerHook, check_consumer_hooks
 from kourou.protocol.bodies import ConsumeFromWhere, MessageModel
+from kourou.protocol.names import RMQ_SYS_TRACE_TOPIC
 
 ConsumeFrom = Literal["last", "first"] | datetime
 Model = Literal["clustering", "broadcasting"]
@@ -54,6 +56,7 @@ class ConsumerKeywords(ClientOptions, total=False):
     offset_store_dir: str | Path | None
     hooks: Sequence[ConsumerHook]
     trace: bool
+    trace_topic: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +106,8 @@ class ConsumerOptions:
     """`ConsumerHook`s of `kourou.client`, called around each handler."""
     trace: bool = False
     """Whether to write Apache's trace of each consumed message (`enableMsgTrace`)."""
+    trace_topic: str = RMQ_SYS_TRACE_TOPIC
+    """The topic of the trace (`traceTopic`)."""
 
     def __post_init__(self) -> None:
         check_field_types(self)
@@ -115,6 +120,7 @@ class ConsumerOptions:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
         check_strategy(self.strategy)
         check_consumer_hooks(self.hooks)
+        check_topic(self.trace_topic)
         if not 10 <= self.suspend_ms <= 30_000:
             raise ValueError(f"suspend_ms is {self.suspend_ms}; it must be from 10 to 30000")
 

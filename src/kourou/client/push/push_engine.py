@@ -61,7 +61,7 @@ class PushEngine:
         self._locks = QueueLocks(instance, group) if options.orderly and not options.is_broadcasting else None
         self._balancing = CancellableTasks(instance.tasks.fail)
         self._threads = HandlerThreads(group, options.concurrency)
-        self._trace = ConsumeTrace(instance, namespace) if options.trace else None
+        self._trace = ConsumeTrace(instance, namespace, options.trace_topic) if options.trace else None
         self._failures = FailureLog()
         self.calls = HandlerCalls(
             group,

@@ -27,7 +27,6 @@ from kourou.client.trace.trace_data import (
 )
 from kourou.errors import KourouError
 from kourou.protocol.message import MessageExt
-from kourou.protocol.names import RMQ_SYS_TRACE_TOPIC
 from kourou.protocol.properties import KEY_SEPARATOR, MessageConst
 
 _log = logging.getLogger(__name__)
@@ -40,7 +39,8 @@ _AT_ONCE: Final = 100
 class ConsumeTrace(ConsumerHook):
     """A hook that collects trace records; `send` is called periodically."""
 
-    def __init__(self, instance: ClientInstance, namespace: Namespace) -> None:
+    def __init__(self, instance: ClientInstance, namespace: Namespace, topic: str) -> None:
+        self._topic = topic
         self._sends = InnerSends(instance)
         self._namespace = namespace
         self._ids = UniqueIds()
@@ -48,8 +48,10 @@ class ConsumeTrace(ConsumerHook):
         self._has_failed = False
 
     def before_consume(self, context: ConsumeHookContext) -> None:
-        """Record the delivery of messages, unless the producer's broker disabled tracing."""
-        traced = [each for each in context.messages if _is_traced(each)]
+        """Record the delivery of messages, unless the producer's broker disabled tracing, or they are trace
+        messages: their records would be delivered too, without end."""
+        is_trace = context.queue.topic == self._topic
+        traced = [] if is_trace else [each for each in context.messages if _is_traced(each)]
         context.notes[_TRACED] = traced
         context.notes[_REQUEST_ID] = request_id = self._ids.next_id()
         group, at_ms = self._namespace.unwrap(context.group), now_ms()
@@ -94,7 +96,7 @@ class ConsumeTrace(ConsumerHook):
                 MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX: self._ids.next_id(),
             }
             try:
-                await self._sends.send(RMQ_SYS_TRACE_TOPIC, encode_trace(records).encode(), properties)
+                await self._sends.send(self._topic, encode_trace(records).encode(), properties)
                 self._has_failed = False
             except KourouError as error:
                 level = logging.DEBUG if self._has_failed else logging.WARNING
