@@ -1,0 +1,228 @@
+"""A cluster with something of everything that the console shows: two masters with a slave each, live and
+absent consumers, lag, retries, dead letters, traces, delayed and half messages, an ordered topic, a
+conflicting subscription, bodies of many kinds.
+
+What `open_shop` returns is complete: nothing arrives later. Its clients stay connected until the end of the
+context.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kourou import (
+    ConsumeContext,
+    ConsumeResult,
+    Message,
+    MessageExt,
+    Producer,
+    PushConsumer,
+    TransactionProducer,
+    TransactionState,
+)
+from kourou.admin.groups import update_group
+from kourou.admin.session import Admin
+from kourou.admin.topics import create_topic_on
+from kourou.protocol.bodies import MessageQueue, SubscriptionGroupConfig, TopicConfig
+from kourou.protocol.names import DLQ_GROUP_TOPIC_PREFIX
+from kourou.testing import LocalCluster
+
+ORDERS: Final = "Orders"  # traced, consumed by warehouse; billing lags behind
+PARCELS: Final = "Parcels"  # couriers fail: retries and dead letters
+REMINDERS: Final = "Reminders"  # delayed
+PAYMENTS: Final = "Payments"  # half messages
+LEDGER: Final = "Ledger"  # ordered
+SNIPPETS: Final = "Snippets"  # bodies and properties with markup, binary, large
+TOPICS: Final = (ORDERS, PARCELS, REMINDERS, PAYMENTS, LEDGER, SNIPPETS)
+
+WAREHOUSE: Final = "warehouse"
+BILLING: Final = "billing"
+COURIERS: Final = "couriers"
+REPORTING: Final = "reporting"  # its two clients subscribe to different tags
+AUDITORS: Final = "auditors"
+
+QUEUES: Final = 2  # of a topic on each broker
+ORDER_COUNT: Final = 60
+LAG: Final = 40  # of billing
+DEAD: Final = 4
+HALF: Final = 2
+DELAYED: Final = 3
+MARKUP: Final = '<img src=x onerror="document.title=\'owned\'"><script>document.title="owned"</script>'
+LARGE_BYTES: Final = 1_000_000
+
+_TIMEOUT_S: Final = 30.0
+_POLL_S: Final = 0.02
+_HOUR_MS: Final = 3_600_000
+
+
+@dataclass(frozen=True)
+class Shop:
+    """The cluster, and what tests look for in it."""
+
+    cluster: LocalCluster
+    order_ids: list[str]  # message ids of Orders, in the order of sending
+    markup_id: str
+    binary_id: str
+    large_id: str
+
+    @property
+    def namesrv(self) -> str:
+        """The name server's address."""
+        return self.cluster.namesrv
+
+
+@contextmanager
+def open_shop() -> Iterator[Shop]:
+    """Run the cluster with its clients."""
+    with ExitStack() as stack:
+        cluster = stack.enter_context(LocalCluster(brokers=2, slaves=1))
+        topics = [topic for topic in TOPICS if topic != LEDGER]
+        for topic in topics:
+            cluster.create_topic(topic, queues=QUEUES)
+        _call_admin(cluster.namesrv, _create_ordered_topic)
+        yield _Clients(cluster, stack).run()
+
+
+async def _create_ordered_topic(admin: Admin) -> None:
+    masters = [master.address for master in await admin.masters()]
+    config = TopicConfig(LEDGER, QUEUES, QUEUES, order=True, attributes={"+message.type": "FIFO"})
+    outcomes = await create_topic_on(admin, masters, config)
+    assert all(outcome.is_done for outcome in outcomes), outcomes
+
+
+async def _commit_part(admin: Admin) -> None:
+    """Leave LAG orders that billing has not consumed, and no client of it."""
+    masters = await admin.masters()
+    await update_group(admin, [master.address for master in masters], SubscriptionGroupConfig(BILLING))
+    left = LAG
+    for master in masters:
+        for queue_id in range(QUEUES):
+            queue = MessageQueue(ORDERS, master.broker_name, queue_id)
+            maximum = await admin.api.max_offset(master.address, queue)
+            behind = min(left, maximum)
+            left -= behind
+            await admin.api.update_consumer_offset(master.address, BILLING, queue, maximum - behind)
+    assert not left
+
+
+def _call_admin(namesrv: str, work: Callable[[Admin], Awaitable[None]]) -> None:
+    async def call() -> None:
+        async with Admin(namesrv=namesrv) as admin:
+            await work(admin)
+
+    asyncio.run(call())
+
+
+class _Clients:
+    """The producers and consumers that bring the cluster into its state."""
+
+    def __init__(self, cluster: LocalCluster, stack: ExitStack) -> None:
+        self._cluster = cluster
+        self._namesrv = cluster.namesrv
+        self._stack = stack
+
+    def run(self) -> Shop:
+        producer = self._stack.enter_context(Producer("shop", namesrv=self._namesrv, trace=True))
+        order_ids = self._send_orders(producer)
+        markup_id, binary_id, large_id = self._send_snippets(producer)
+        self._delay(producer)
+        self._leave_half_messages()
+        _call_admin(self._namesrv, _commit_part)
+        self._consume(WAREHOUSE, ORDERS, lambda message: None, trace=True)
+        self._consume(WAREHOUSE, ORDERS, lambda message: None, trace=True)
+        self._consume(AUDITORS, LEDGER, lambda message: None, orderly=True)
+        self._consume(REPORTING, ORDERS, lambda message: None, "paid")
+        self._consume(REPORTING, ORDERS, lambda message: None, "paid || sent")
+        self._fail_parcels(producer)
+        producer.send(Message(LEDGER, b"1", keys=["entry-1"]), sharding_key="entry-1")
+        for group, topic in ((WAREHOUSE, ORDERS), (AUDITORS, LEDGER)):
+            self._cluster.wait_consumed(group, topic=topic, timeout_s=_TIMEOUT_S)
+        return Shop(self._cluster, order_ids, markup_id, binary_id, large_id)
+
+    def _send_orders(self, producer: Producer) -> list[str]:
+        tags = ("created", "paid", "sent")
+        return [
+            producer.send(
+                Message(
+                    ORDERS,
+                    json.dumps({"order": number, "customer": "Ada", "total": number * 1.5}).encode(),
+                    tags=tags[number % len(tags)],
+                    keys=[f"order-{number}"],
+                    properties={"region": "north" if number % 2 else "south", "amount": str(number)},
+                )
+            ).msg_id
+            for number in range(ORDER_COUNT)
+        ]
+
+    def _send_snippets(self, producer: Producer) -> list[str]:
+        messages = [
+            Message(SNIPPETS, MARKUP.encode(), tags="markup", keys=["markup"], properties={"note": MARKUP}),
+            Message(SNIPPETS, bytes(range(256)), tags="binary", keys=["binary"]),
+            Message(SNIPPETS, b"0123456789" * (LARGE_BYTES // 10), tags="large", keys=["large"]),
+        ]
+        return [producer.send(message).msg_id for message in messages]
+
+    def _delay(self, producer: Producer) -> None:
+        for number in range(DELAYED - 1):
+            producer.send(
+                Message(
+                    REMINDERS, b"later", keys=[f"reminder-{number}"], delay_time_ms=_HOUR_MS * (number + 1)
+                )
+            )
+        producer.send(Message(REMINDERS, b"by level", keys=["reminder-level"], delay_time_level=18))
+
+    def _leave_half_messages(self) -> None:
+        def unknown(message: MessageExt) -> TransactionState:
+            return TransactionState.UNKNOWN
+
+        cashier = self._stack.enter_context(
+            TransactionProducer("cashier", namesrv=self._namesrv, check=unknown)
+        )
+        for number in range(HALF):
+            with cashier.transaction(Message(PAYMENTS, b"12.00", keys=[f"payment-{number}"])) as transaction:
+                transaction.unknown()
+        cashier.send(Message(PAYMENTS, b"7.50", keys=["payment-done"]))
+
+    def _fail_parcels(self, producer: Producer) -> None:
+        def deliver(message: MessageExt, context: ConsumeContext) -> ConsumeResult:
+            if message.tags == "unknown":
+                context.delay_level = -1  # to the dead letters at once
+                return ConsumeResult.LATER
+            if message.tags == "away":
+                context.delay_level = 18  # two hours: it stays a retry
+                return ConsumeResult.LATER
+            return ConsumeResult.SUCCESS
+
+        self._consume(COURIERS, PARCELS, deliver, trace=True)
+        for number in range(DEAD):
+            producer.send(Message(PARCELS, b'{"street": "?"}', tags="unknown", keys=[f"parcel-{number}"]))
+        producer.send(Message(PARCELS, b"a book", tags="away", keys=["parcel-away"]))
+        producer.send(Message(PARCELS, b"a book", tags="known", keys=["parcel-known"]))
+        self._until(lambda: self._count(DLQ_GROUP_TOPIC_PREFIX + COURIERS) == DEAD, "dead letters")
+
+    def _consume(
+        self, group: str, topic: str, handler: Callable[..., Any], expression: str = "*", **options: Any
+    ) -> None:
+        consumer = PushConsumer(
+            group, namesrv=self._namesrv, consume_from="first", persist_interval_ms=500, **options
+        )
+        consumer.subscribe(topic, expression, handler)
+        self._stack.enter_context(consumer)
+
+    def _count(self, topic: str) -> int:
+        try:
+            return len(self._cluster.messages(topic))
+        except LookupError:
+            return 0
+
+    def _until(self, condition: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + _TIMEOUT_S
+        while not condition():
+            assert time.monotonic() < deadline, f"not in time: {what}"
+            time.sleep(_POLL_S)
