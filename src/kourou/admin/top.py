@@ -127,7 +127,7 @@ async def take_sample(admin: Admin, cluster: str | None = None) -> TopSample:
     own = clusters | set(map(reply_topic, clusters)) | {one.broker_name for one in brokers}
     masters = [one for one in brokers if one.broker_id == MASTER_ID and not one.problem]
     names = {one.broker_name for one in masters}
-    topics = [topic for topic in await topic_names(admin) if topic not in own and _is_of_users(topic)]
+    topics = [topic for topic in await topic_names(admin) if topic not in own and is_user_topic(topic)]
 
     async def stats(master: BrokerSummary) -> list[GroupQueueLag]:
         timeout_ms = _STATS_TIMEOUT_FACTOR * admin.settings.request_timeout_ms
@@ -154,7 +154,8 @@ async def take_sample(admin: Admin, cluster: str | None = None) -> TopSample:
     return TopSample(time.monotonic(), brokers, ends, found, problems, slave_lags(replicas))
 
 
-def _is_of_users(topic: str) -> bool:
+def is_user_topic(topic: str) -> bool:
+    """Whether a topic is neither of the system nor of retries or dead letters."""
     return not (is_system_topic(topic) or is_retry_topic(topic) or is_dlq_topic(topic))
 
 
@@ -229,9 +230,12 @@ def _broker_row(broker: BrokerSummary, slave: SlaveLag | None) -> BrokerRow:
 def _topic_rows(
     before: TopSample, after: TopSample, consumed: dict[tuple[str, str], int], seconds: float
 ) -> list[TopicRow]:
+    of_topic: dict[str, list[int]] = {}
+    for (_, topic), count in consumed.items():
+        of_topic.setdefault(topic, []).append(count)
     rows = []
     for topic, end in after.ends.items():
-        of_groups = [count for (_, name), count in consumed.items() if name == topic]
+        of_groups = of_topic.get(topic, [])
         came = max(0, end - before.ends.get(topic, end))
         rows.append(TopicRow(topic, came / seconds, sum(of_groups) / seconds, len(of_groups), end))
     return sorted(rows, key=lambda row: (-row.in_tps - row.out_tps, -row.messages, row.topic))
@@ -241,12 +245,17 @@ def _group_rows(
     before: TopSample, after: TopSample, consumed: dict[tuple[str, str], int], seconds: float, now_ms: int
 ) -> list[GroupRow]:
     lags_before = _lags(before.queues)
+    done: dict[str, int] = {}
+    for (group, _), count in consumed.items():
+        done[group] = done.get(group, 0) + count
+    of_group: dict[str, list[GroupQueueLag]] = {}
+    for queue in after.queues:
+        of_group.setdefault(queue.group, []).append(queue)
     rows = []
-    for group, lag in _lags(after.queues).items():
+    for group, queues in of_group.items():
         if is_system_group(group):
             continue
-        queues = [queue for queue in after.queues if queue.group == group]
-        done = sum(count for (name, _), count in consumed.items() if name == group)
+        lag = sum(max(0, queue.diff) for queue in queues)
         waiting_since = [
             queue.last_timestamp for queue in queues if queue.diff > 0 and queue.last_timestamp > 0
         ]
@@ -254,7 +263,7 @@ def _group_rows(
             GroupRow(
                 group,
                 len({queue.topic for queue in queues if not is_retry_topic(queue.topic)}),
-                done / seconds,
+                done[group] / seconds,
                 lag,
                 (lag - lags_before.get(group, lag)) / seconds,
                 max(0, now_ms - min(waiting_since)) / 1000 if waiting_since else 0.0,

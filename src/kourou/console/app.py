@@ -25,7 +25,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from kourou.console.api import audit, session
+from kourou.console.api import access, audit, brokers, doctor, namesrvs, overview, session
 from kourou.console.api_errors import ApiError, api_error_of, not_found
 from kourou.console.audit import AuditRecord
 from kourou.console.context import ConsoleContext
@@ -46,6 +46,11 @@ _GZIP_LEVEL: Final = 3
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *session.ENDPOINTS,
+    *overview.ENDPOINTS,
+    *brokers.ENDPOINTS,
+    *namesrvs.ENDPOINTS,
+    *doctor.ENDPOINTS,
+    *access.ENDPOINTS,
     *audit.ENDPOINTS,
 )
 """Every operation of the API."""

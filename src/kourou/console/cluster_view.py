@@ -14,11 +14,14 @@ from typing import Any, Final, Generic, TypeVar
 from kourou.admin.brokers import GroupQueueLag, broker_consume_stats
 from kourou.admin.clusters import BrokerSummary, cluster_list
 from kourou.admin.groups import group_configs
+from kourou.admin.replication import SlaveLag, read_replication, slave_lags
 from kourou.admin.session import Admin, BrokerAddress
-from kourou.admin.topics import topic_configs
+from kourou.admin.top import TopSample, TopView, is_user_topic, view
+from kourou.admin.topics import topic_configs, topic_status
 from kourou.console.shared_read import SharedRead
 from kourou.errors import KourouError
 from kourou.protocol.bodies import SubscriptionGroupConfig, TopicConfig
+from kourou.protocol.names import reply_topic
 
 # Pages refresh every few seconds; tables change rarely, and a change made here drops them at once.
 _STATE_KEEP_S: Final = 2.0
@@ -26,6 +29,7 @@ _TABLES_KEEP_S: Final = 10.0
 _LAG_KEEP_S: Final = 5.0
 # The broker reads a message of every queue for the time of the lag.
 _LAG_TIMEOUT_FACTOR: Final = 3
+_MAX_STATUS_REQUESTS: Final = 50
 
 T = TypeVar("T")
 
@@ -48,6 +52,9 @@ class ClusterView:
         self._topics = SharedRead(self._read_topics, _TABLES_KEEP_S)
         self._groups = SharedRead(self._read_groups, _TABLES_KEEP_S)
         self._lags = SharedRead(self._read_lags, _LAG_KEEP_S)
+        self._slaves = SharedRead(self._read_slaves, _STATE_KEEP_S)
+        self._activity = SharedRead(self._read_activity, _LAG_KEEP_S)
+        self._last_sample: TopSample | None = None
 
     async def brokers(self) -> Reading[list[BrokerSummary]]:
         """All brokers with their runtime information."""
@@ -57,6 +64,14 @@ class ClusterView:
         """The configuration of each topic on each broker: topic → broker name → configuration."""
         return await self._topics.get()
 
+    async def user_topics(self) -> list[str]:
+        """Topics of applications: without those of the system, of retries, dead letters and replies, and
+        those that every broker has under its own name and that of its cluster."""
+        masters = await self._admin.masters()
+        own = {master.broker_name for master in masters} | {master.cluster for master in masters}
+        own |= {reply_topic(master.cluster) for master in masters}
+        return [topic for topic in (await self.topics()).data if is_user_topic(topic) and topic not in own]
+
     async def groups(self) -> Reading[dict[str, dict[str, SubscriptionGroupConfig]]]:
         """The configuration of each group on each broker: group → broker name → configuration."""
         return await self._groups.get()
@@ -64,6 +79,15 @@ class ClusterView:
     async def lags(self) -> Reading[list[GroupQueueLag]]:
         """The progress of every group in every queue."""
         return await self._lags.get()
+
+    async def slaves(self) -> list[SlaveLag]:
+        """How far each slave is behind its master."""
+        return await self._slaves.get()
+
+    async def activity(self) -> Reading[TopView]:
+        """What happens in topics and groups, from the difference to the read before; all rates are 0 the
+        first time."""
+        return await self._activity.get()
 
     def forget(self) -> None:
         """Read everything again when it is next needed: something was changed."""
@@ -76,7 +100,7 @@ class ClusterView:
             await shared.stop()
 
     def _all(self) -> Iterable[SharedRead[Any]]:
-        return self._brokers, self._topics, self._groups, self._lags
+        return self._brokers, self._topics, self._groups, self._lags, self._slaves, self._activity
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -110,6 +134,38 @@ class ClusterView:
 
         found, as_of, problems = await self._of_masters(ask)
         return Reading([queue for _, queues in found for queue in queues], as_of, problems)
+
+    async def _read_slaves(self) -> list[SlaveLag]:
+        brokers = (await self.brokers()).data
+        return slave_lags(await read_replication(self._admin, ((one.place, one.runtime) for one in brokers)))
+
+    async def _read_activity(self) -> Reading[TopView]:
+        lags = await self.lags()
+        topics = await self.topics()
+        ends = await self._ends(lags.data, await self.user_topics())
+        sample = TopSample(time.monotonic(), [], ends, lags.data)
+        before, self._last_sample = self._last_sample or sample, sample
+        return Reading(view(before, sample), lags.as_of, [*lags.problems, *topics.problems])
+
+    async def _ends(self, lags: list[GroupQueueLag], topics: list[str]) -> dict[str, int]:
+        """The sum of end offsets by topic: from the lags where a group consumes it, else by a request, for so
+        many topics that it does not burden the cluster."""
+        ends = {(lag.topic, lag.broker_name, lag.queue_id): lag.broker_offset for lag in lags}
+        found: dict[str, int] = {}
+        for (topic, _, _), end in ends.items():
+            if is_user_topic(topic):
+                found[topic] = found.get(topic, 0) + end
+        others = [topic for topic in topics if topic not in found]
+        if len(others) <= _MAX_STATUS_REQUESTS:
+            asked = await asyncio.gather(*map(self._end, others))
+            found |= {topic: end for topic, end in asked if end is not None}
+        return found
+
+    async def _end(self, topic: str) -> tuple[str, int | None]:
+        try:
+            return topic, sum(queue.max_offset for queue in (await topic_status(self._admin, topic)).queues)
+        except KourouError:
+            return topic, None
 
     async def _of_masters(
         self, ask: Callable[[str], Awaitable[T]]

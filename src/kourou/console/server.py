@@ -14,14 +14,9 @@ from contextlib import AsyncExitStack, contextmanager
 
 import uvicorn
 
-from kourou.admin.session import Admin
 from kourou.client.core.settings import ClientOptions
 from kourou.console.app import make_app
-from kourou.console.audit import AuditLog
-from kourou.console.cluster_view import ClusterView
-from kourou.console.context import ConsoleContext
-from kourou.console.security.access import Access
-from kourou.console.security.users import UsersFile
+from kourou.console.context import ConsoleContext, console_context
 from kourou.console.settings import ConsoleSettings
 from kourou.errors import ConfigError
 from kourou.transport.addresses import join_address
@@ -59,17 +54,9 @@ class ConsoleServer:
     async def start(self) -> None:
         """On return the pages can be opened. ConfigError says what cannot be used."""
         settings = self._settings
-        audit = AuditLog(settings.audit_file)
-        audit.check()
-        users = UsersFile(settings.users_file) if settings.users_file is not None else None
-        if users is not None:
-            users.load()
         listener = _bind(settings)
         try:
-            admin = await self._resources.enter_async_context(Admin(**self._client))
-            view = ClusterView(admin)
-            self._resources.push_async_callback(view.stop)
-            context = ConsoleContext(settings, admin, view, Access(users), audit)
+            context = await self._resources.enter_async_context(console_context(settings, self._client))
             await self._serve(context, listener)
         except BaseException:
             listener.close()

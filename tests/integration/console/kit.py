@@ -10,19 +10,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from kourou.admin.session import Admin
+from kourou.console.api.doctor import Doctor
 from kourou.console.app import CSRF_HEADER, make_app
-from kourou.console.audit import AuditLog
-from kourou.console.cluster_view import ClusterView
-from kourou.console.context import ConsoleContext
+from kourou.console.context import ConsoleContext, console_context
 from kourou.console.endpoints import Role
-from kourou.console.security.access import Access
-from kourou.console.security.users import User, UsersFile, hash_password, write_users
+from kourou.console.security.users import User, hash_password, write_users
 from kourou.console.settings import ConsoleSettings
 
 PASSWORD = "correct horse"
@@ -84,13 +82,10 @@ async def console_of(
     settings = ConsoleSettings(
         audit_file=folder / "audit.log", users_file=users_file, allowed_hosts=allowed_hosts
     )
-    async with Admin(namesrv=namesrv) as admin:
-        access = Access(UsersFile(users_file) if users_file else None)
-        view = ClusterView(admin)
-        context = ConsoleContext(settings, admin, view, access, AuditLog(settings.audit_file))
+    async with console_context(settings, {"namesrv": namesrv}) as started:
+        context = replace(started, doctor=Doctor(started.admin, watch_s=0.1))
         transport = httpx.ASGITransport(make_app(context), client=("127.0.0.1", 1))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8080") as http:
             console = Console(context, http)
             console.csrf_token = (await console.get("/session"))["csrf_token"] or ""
             yield console
-        await view.stop()

@@ -1,0 +1,39 @@
+"""Users and permissions of the cluster, as far as it has them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from kourou.admin.access import ClusterAccess, cluster_access
+from kourou.admin.session import command_line
+from kourou.console.endpoints import Call, Endpoint, NoBody, NoQuery, Read, Role
+
+
+class AccessPage(msgspec.Struct, frozen=True):
+    """Users and permissions."""
+
+    access: ClusterAccess
+    commands: list[str]
+
+
+async def _access(call: Call[NoQuery, NoBody]) -> AccessPage:
+    clusters = sorted({broker.cluster for broker in (await call.context.view.brokers()).data})
+    commands = [
+        command_line(call.admin.namesrvs, command, "-c", cluster)
+        for cluster in clusters
+        for command in ("listUser", "listAcl")
+    ]
+    return AccessPage(await cluster_access(call.admin), commands)
+
+
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (
+    Read(
+        path="/access",
+        summary="Users and permissions of the cluster",
+        role=Role.ADMINISTRATOR,
+        handler=_access,
+        returns=AccessPage,
+    ),
+)
