@@ -1,0 +1,45 @@
+/** The session of this browser: user, role, CSRF token, features. Read once at the start and after a login. */
+import { useEffect, useState } from "./html.js";
+
+/**
+ * @typedef {{user: string|null, role: "administrator"|"reader"|null, login_required: boolean,
+ *   csrf_token: string|null, version: string, namesrvs: string[], clusters: string[], problem: string,
+ *   features?: Record<string, boolean>}} Session
+ */
+
+/** @type {Session|null} */
+let current = null;
+const listeners = new Set();
+
+/** @returns {Session|null} */
+export function session() {
+  return current;
+}
+
+/** @param {Session|null} value */
+export function setSession(value) {
+  current = value;
+  listeners.forEach((listener) => listener(value));
+}
+
+/**
+ * The session, with a new render whenever it changes.
+ * @returns {Session|null}
+ */
+export function useSession() {
+  const [value, set] = useState(current);
+  useEffect(() => {
+    listeners.add(set);
+    set(current);
+    return () => listeners.delete(set);
+  }, []);
+  return value;
+}
+
+/**
+ * Whether the user may change things; buttons for changes are left out otherwise.
+ * @returns {boolean}
+ */
+export function useCanChange() {
+  return useSession()?.role === "administrator";
+}
