@@ -11,8 +11,17 @@ from typing import Any
 
 import pytest
 
-from kourou import AsyncProducer, Message, MessageExt, Producer, PushConsumer
+from kourou import (
+    AsyncProducer,
+    Message,
+    MessageExt,
+    Producer,
+    PushConsumer,
+    TransactionProducer,
+    TransactionState,
+)
 from kourou.testing.cluster import cluster
+from tests.e2e.client.kit.producer_kit import all_stored
 from tests.e2e.client.kit.pull_kit import ClusterThread, cluster_thread
 from tests.e2e.client.kit.push_kit import consumer_of, make_topic, until
 from tests.needed import need_module
@@ -163,6 +172,153 @@ def served(tmp_path: Path) -> Iterator[ClusterThread]:
 
 
 @pytest.mark.integration
+def test_sync_clients_carry_the_context_of_their_callers(spans: Spans, served: ClusterThread) -> None:
+    """Through the loop's thread to the broker, and to a handler in a thread, which sends in its own span."""
+    from opentelemetry import trace
+
+    from kourou.client.otel import ConsumeSpans, SendSpans
+
+    current: list[int] = []
+    is_done = threading.Event()
+    served.run(make_topic)
+    namesrv = served.run(_address)
+    hooks = [SendSpans(spans.provider)]
+    with (
+        Producer("p", namesrv=namesrv, hooks=hooks) as producer,
+        TransactionProducer(
+            "tx", namesrv=namesrv, hooks=hooks, check=lambda message: TransactionState.UNKNOWN
+        ) as transactions,
+        PushConsumer(
+            "billing", namesrv=namesrv, hooks=[ConsumeSpans(spans.provider)], consume_from="first"
+        ) as consumer,
+    ):
+
+        def on_message(message: MessageExt) -> None:
+            current.append(trace.get_current_span().get_span_context().span_id)
+            if message.body == b"two":
+                producer.send(Message("Forwarded", b"one"))
+            if len(current) == 5:
+                is_done.set()
+
+        with spans.tracer.start_as_current_span("checkout") as checkout:
+            producer.send(Message("TopicTest", b"one"))
+            producer.send_nowait(Message("TopicTest", b"two")).result()
+            producer.send(Message("TopicTest", b"x" * 70_000))  # compressed in a thread
+            producer.send_oneway(Message("TopicTest", b"oneway"))
+            with transactions.transaction(Message("TopicTest", b"tx")):
+                pass
+        consumer.subscribe("TopicTest", on_message)
+        assert is_done.wait(20)
+    checkout_id = checkout.get_span_context().span_id
+    sent = spans.of("send TopicTest")
+    assert [span.parent.span_id for span in sent] == [checkout_id] * 5
+    consumed = spans.of("process TopicTest")
+    assert [span.parent.span_id for span in consumed] == [checkout_id] * 5
+    assert sorted(current) == sorted(span.context.span_id for span in consumed)
+    (forwarded,) = spans.of("send Forwarded")
+    assert forwarded.parent.span_id in current
+    assert forwarded.context.trace_id == checkout.get_span_context().trace_id
+
+
+async def _address(running: Any) -> str:
+    return str(running.namesrv_addr)
+
+
+@pytest.mark.integration
+async def test_a_batch_links_to_what_it_was_created_in(spans: Spans, tmp_path: Path) -> None:
+    from kourou.client.otel import SendSpans, carry
+
+    async with cluster(tmp_path) as running:
+        await make_topic(running, queues=1)
+        hooks = [SendSpans(spans.provider)]
+        async with AsyncProducer("p", namesrv=running.namesrv_addr, hooks=hooks) as producer:
+            with spans.tracer.start_as_current_span("checkout") as checkout:
+                await producer.send_many([Message("TopicTest", b"%d" % number) for number in range(3)])
+            with spans.tracer.start_as_current_span("other"):
+                carried = carry(Message("TopicTest", b"carried"))
+            await producer.send_many([carried, Message("TopicTest", b"alone")])
+        stored = all_stored(running.broker, "TopicTest")
+    same, mixed = spans.of("send TopicTest")
+    assert same.parent.span_id == checkout.get_span_context().span_id and same.links == ()
+    assert same.attributes["messaging.batch.message_count"] == 3
+    (other,), (created,) = spans.of("other"), spans.of("create TopicTest")
+    assert mixed.parent is None
+    assert [link.context.span_id for link in mixed.links] == [other.context.span_id, created.context.span_id]
+    assert len({message.properties["traceparent"] for message in stored}) == 3
+
+
+@pytest.mark.integration
+async def test_a_request_and_its_reply_are_one_trace(spans: Spans, tmp_path: Path) -> None:
+    from kourou.client.otel import ConsumeSpans, SendSpans
+
+    async with cluster(tmp_path) as running:
+        await make_topic(running)
+        hooks = [SendSpans(spans.provider)]
+        async with AsyncProducer("p", namesrv=running.namesrv_addr, hooks=hooks) as producer:
+
+            async def on_message(message: MessageExt) -> None:
+                await producer.send(producer.reply_to(message, b"pong"))
+
+            consumer = consumer_of(running, hooks=[ConsumeSpans(spans.provider)], consume_from="first")
+            async with consumer:
+                await consumer.subscribe("TopicTest", on_message)
+                with spans.tracer.start_as_current_span("ask") as asking:
+                    reply = await producer.request(Message("TopicTest", b"ping"), timeout_ms=10_000)
+                await until(lambda: spans.of("process TopicTest"))
+    (consumed,) = spans.of("process TopicTest")
+    assert consumed.parent.span_id == asking.get_span_context().span_id
+    trace_id, span_id = reply.properties["traceparent"].split("-")[1:3]
+    assert int(trace_id, 16) == asking.get_span_context().trace_id
+    assert int(span_id, 16) == consumed.context.span_id
+    conversation = consumed.attributes["messaging.message.conversation_id"]
+    assert conversation == reply.properties["CORRELATION_ID"]
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("opt_in", "prefixes"),
+    [
+        (None, {"messaging.rocketmq."}),
+        ("http, messaging", {"rocketmq."}),
+        ("messaging,messaging/dup", {"messaging.rocketmq.", "rocketmq."}),
+    ],
+)
+async def test_attributes_follow_the_chosen_conventions(
+    spans: Spans, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opt_in: str | None, prefixes: set[str]
+) -> None:
+    from kourou.client.otel import SendSpans
+
+    monkeypatch.delenv("OTEL_SEMCONV_STABILITY_OPT_IN", raising=False)
+    if opt_in is not None:
+        monkeypatch.setenv("OTEL_SEMCONV_STABILITY_OPT_IN", opt_in)
+    async with cluster(tmp_path) as running:
+        await make_topic(running)
+        hooks = [SendSpans(spans.provider)]
+        async with AsyncProducer("p", namesrv=running.namesrv_addr, hooks=hooks) as producer:
+            message = Message("TopicTest", b"hello", tags="TagA", keys=["k1", "k2"])
+            await producer.send(message, sharding_key="ann")
+        host, port = running.broker.address.split(":")
+    (sent,) = spans.of("send TopicTest")
+    for prefix in ("messaging.rocketmq.", "rocketmq."):
+        found = {name.removeprefix(prefix): sent.attributes[name] for name in sent.attributes}
+        has = {
+            name: found.get(name) for name in ("message.tag", "message.keys", "message.type", "message.group")
+        }
+        if prefix in prefixes:
+            assert has == {
+                "message.tag": "TagA",
+                "message.keys": ("k1", "k2"),
+                "message.type": "fifo",
+                "message.group": "ann",
+            }
+        else:
+            assert set(has.values()) == {None}
+    assert (sent.attributes["server.address"], sent.attributes["server.port"]) == (host, int(port))
+    assert sent.attributes["messaging.message.body.size"] == 5
+    assert "messaging.batch.message_count" not in sent.attributes
+
+
+@pytest.mark.integration
 def test_plain_handlers_ask_for_the_context(spans: Spans, served: ClusterThread) -> None:
     from kourou.client.otel import ConsumeSpans, SendSpans, carry, context_of
 
@@ -173,11 +329,8 @@ def test_plain_handlers_ask_for_the_context(spans: Spans, served: ClusterThread)
             pass
         is_done.set()
 
-    async def address(running: Any) -> str:
-        return str(running.namesrv_addr)
-
     served.run(make_topic)
-    namesrv = served.run(address)
+    namesrv = served.run(_address)
     with Producer("p", namesrv=namesrv, hooks=[SendSpans(spans.provider)]) as producer:
         with spans.tracer.start_as_current_span("checkout") as checkout:
             producer.send(carry(Message("TopicTest", b"one")))

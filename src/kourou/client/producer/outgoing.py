@@ -2,7 +2,7 @@
 
 A message gets its unique id here, once: sent again by the application, it keeps the id. Everything else that
 a request adds (namespace, transaction, correlation) leaves the message unchanged. `plan_batches` decides
-which messages share a request.
+which messages share a request. PreparedOutgoing has hooks change messages first.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Final
 from kourou.client.core.message_checks import check_body, check_message, checked_properties
 from kourou.client.core.namespaces import Namespace
 from kourou.client.core.unique_id import UniqueIds
+from kourou.client.producer.producer_hooks import Preparation
 from kourou.client.producer.producer_options import ProducerOptions
 from kourou.client.producer.send_request import SendRequest
 from kourou.protocol.batch import BatchEntry, batch_problem, encode_batch_entries
@@ -189,6 +190,23 @@ class Outgoing:
         if first.wait_store_msg_ok:
             return self._instance_id
         return property_pair(MessageConst.PROPERTY_WAIT_STORE_MSG_OK, "false") + self._instance_id
+
+
+class PreparedOutgoing(Outgoing):
+    """Builds the requests of a producer whose hooks prepare messages."""
+
+    def __init__(
+        self, namespace: Namespace, options: ProducerOptions, ids: UniqueIds, preparation: Preparation
+    ) -> None:
+        super().__init__(namespace, options, ids)
+        self._preparation = preparation
+
+    def request(
+        self, message: Message, *, extra: str = "", sys_flag: int = 0, body: bytes | None = None
+    ) -> SendRequest:
+        """The request of one message, after the hooks."""
+        self._preparation((message,))
+        return super().request(message, extra=extra, sys_flag=sys_flag, body=body)
 
 
 def _encoded(message: Message) -> str:

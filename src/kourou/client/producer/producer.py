@@ -21,10 +21,10 @@ from kourou.client.core.namespaces import Namespace
 from kourou.client.core.settings import ClientSettings, lists_options
 from kourou.client.core.stop_once import StopOnce
 from kourou.client.core.unique_id import shared_unique_ids
-from kourou.client.producer.outgoing import Outgoing, plan_batches
+from kourou.client.producer.outgoing import Outgoing, PreparedOutgoing, plan_batches
 from kourou.client.producer.pending_send import ChooseQueue
 from kourou.client.producer.producer_groups import enter_group, leave_group
-from kourou.client.producer.producer_hooks import checked_hooks
+from kourou.client.producer.producer_hooks import Preparation, checked_hooks
 from kourou.client.producer.producer_options import ProducerKeywords, ProducerOptions, split_keywords
 from kourou.client.producer.producer_stats import ProducerStats
 from kourou.client.producer.queue_choice import QueueChoice, QueueSelector
@@ -80,16 +80,29 @@ class AsyncProducer(AsyncBlockOnly):
             default_topic_queue_nums=self._options.default_topic_queue_nums,
             uses_all_brokers=self._is_transactional,
         )
-        self._outgoing = Outgoing(self._namespace, self._options, shared_unique_ids())
+        self._hooks = checked_hooks(self._options.hooks)
+        self._failures = FailureLog()
+        self._preparation = Preparation(self._hooks, self._failures)
+        self._outgoing = self._make_outgoing()
         self._choice = QueueChoice(self._namespace)
         self._requests = Requests(self._instance)
         self._sends: Sends | None = None
         self._now: Callable[[], float] = time.monotonic
         self._trace: TraceDispatcher | None = None
-        self._hooks = checked_hooks(self._options.hooks)
-        self._failures = FailureLog()
         self._is_stopping = False
         self._stop_once = StopOnce(f"producer {group}")
+
+    def _make_outgoing(self) -> Outgoing:
+        # A class of its own, so that sends without such hooks do not look for them.
+        ids = shared_unique_ids()
+        if not self._preparation:
+            return Outgoing(self._namespace, self._options, ids)
+        return PreparedOutgoing(self._namespace, self._options, ids, self._preparation)
+
+    @property
+    def prepares_messages(self) -> bool:
+        """For the sync client: whether hooks use the context variables of callers."""
+        return bool(self._preparation)
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -302,6 +315,8 @@ class AsyncProducer(AsyncBlockOnly):
         sends = self._running()
         messages = _listed(messages)
         timeout_ms, deadline = self._deadline(timeout_ms)
+        if self._preparation and messages:
+            self._preparation(messages)  # before they are measured
         limit = min(self._options.max_batch_bytes, self._options.max_message_bytes)
         parts = []
         for plan in _planned(messages, limit):

@@ -1,8 +1,8 @@
 """ProducerHook: lets an application observe what its producer sends.
 
-A hook's methods are called on the producer's loop, once per attempt, and must be quick. Their exceptions are
-logged at a bounded rate and change nothing. Not here: trace and telemetry, which are hooks
-(producer_trace.py, otel.py).
+A hook's methods are called on the producer's loop, `prepare` once per send and the others once per attempt,
+and must be quick. Their exceptions are logged at a bounded rate and change nothing. Not here: trace and
+telemetry, which are hooks (producer_trace.py, otel.py).
 """
 
 from __future__ import annotations
@@ -74,6 +74,10 @@ class ProducerHook:
     ...         print(context.topic, context.result or context.error)
     """
 
+    def prepare(self, messages: Sequence[Message]) -> None:
+        """Called before messages are encoded, with the context variables of the caller of `send`, `send_many`
+        or another method: one message, or all of `send_many`. All may still get user properties."""
+
     def before_send(self, context: SendContext) -> None:
         """Called before an attempt. A message that is not in a batch may still get user properties."""
 
@@ -104,3 +108,28 @@ def call_hooks(
             failures.warn(
                 (method, kind_of(error)), f"hook {method!r} failed", f"topic {context.topic}", error
             )
+
+
+class Preparation:
+    """The `prepare` methods of a producer's hooks."""
+
+    def __init__(self, hooks: Sequence[ProducerHook], failures: FailureLog) -> None:
+        self._methods = [
+            hook.prepare for hook in hooks if getattr(type(hook), "prepare", None) is not ProducerHook.prepare
+        ]
+        self._failures = failures
+
+    def __bool__(self) -> bool:
+        """Whether a hook has the method."""
+        return bool(self._methods)
+
+    def __call__(self, messages: Sequence[Message]) -> None:
+        """Call each; exceptions are logged at a bounded rate."""
+        for method in self._methods:
+            try:
+                method(messages)
+            except Exception as error:
+                topic = getattr(messages[0], "topic", None)
+                self._failures.warn(
+                    (method, kind_of(error)), f"hook {method!r} failed", f"topic {topic}", error
+                )

@@ -9,6 +9,7 @@ each call. Hooks run on the loop around each call, so a consumer with hooks does
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 import logging
 import time
@@ -182,7 +183,8 @@ class HandlerCalls:
             if handler.is_async:
                 result = await handler.function(*arguments)
             else:
-                result = await self.threads.run(handler.function, *arguments)
+                # With the context variables of this task, where a hook may have set some.
+                result = await self.threads.run(contextvars.copy_context().run, handler.function, *arguments)
                 if inspect.isawaitable(result):
                     result = await result
             if worker.is_timed_out:  # the handler suppressed its cancellation

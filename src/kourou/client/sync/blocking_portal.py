@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextvars
 import os
 import threading
 from abc import ABC, abstractmethod
@@ -22,6 +23,20 @@ from kourou.transport.event_loop import is_over, loop_factory, park_at_exit
 T = TypeVar("T")
 Work = Callable[[], asyncio.Future[T] | Coroutine[Any, Any, T]]
 """Called on the loop: a coroutine to run there, or a future to wait for."""
+
+
+def in_callers_context(work: Work[T]) -> Work[T]:
+    """`work`, to run with the context variables that the caller has now."""
+    context = contextvars.copy_context()
+
+    def begin() -> asyncio.Future[T]:
+        made = context.run(work)
+        if isinstance(made, asyncio.Future):
+            return made
+        return asyncio.get_running_loop().create_task(made, context=context)
+
+    return begin
+
 
 _WAIT_STEP_S: Final = 1.0
 _LAST_CALLS_S: Final = 1.0

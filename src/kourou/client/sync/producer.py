@@ -26,6 +26,10 @@ ProducerT = TypeVar("ProducerT", bound=AsyncProducer)
 class SyncProducer(SyncClient[ProducerT]):
     """The methods of all sync producers."""
 
+    def __init__(self, client: ProducerT) -> None:
+        super().__init__(client)
+        self._uses_context = client.prepares_messages
+
     @property
     def group(self) -> str:
         """The producer group, as it was given."""

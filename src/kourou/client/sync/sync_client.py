@@ -11,7 +11,13 @@ from typing import Any, Final, Generic, Protocol, Self, TypeAlias, TypeVar, cast
 
 from kourou.client.core.client_blocks import NOT_STARTED, SyncBlockOnly
 from kourou.client.core.stop_once import StopOnce
-from kourou.client.sync.blocking_portal import BlockingPortal, Work, enter_portal, leave_portal_nowait
+from kourou.client.sync.blocking_portal import (
+    BlockingPortal,
+    Work,
+    enter_portal,
+    in_callers_context,
+    leave_portal_nowait,
+)
 from kourou.errors import ClientStateError
 
 T = TypeVar("T")
@@ -42,6 +48,9 @@ class SyncClient(SyncBlockOnly, Generic[ClientT]):
     Any number of threads may use it once it is started. In a forked child it raises ClientStateError: make a
     new client there.
     """
+
+    _uses_context = False
+    """Whether calls have the context variables of their caller on the loop too."""
 
     def __init__(self, client: ClientT) -> None:
         self._client = client
@@ -144,11 +153,11 @@ class SyncClient(SyncBlockOnly, Generic[ClientT]):
 
     def _call(self, work: Work[T]) -> T:
         """Run a call of the async client and wait for it."""
-        return self._running().call(work)
+        return self._running().call(in_callers_context(work) if self._uses_context else work)
 
     def _submit(self, work: Work[T]) -> concurrent.futures.Future[T]:
         """Run a call of the async client without waiting."""
-        return self._running().submit(work)
+        return self._running().submit(in_callers_context(work) if self._uses_context else work)
 
     def _do(self, work: Callable[[], T]) -> T:
         """Call a method of the async client that is not a coroutine."""

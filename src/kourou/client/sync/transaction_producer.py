@@ -87,7 +87,7 @@ class TransactionProducer(SyncProducer[AsyncTransactionProducer]):
             timeout_ms=timeout_ms,
         )
         portal = self._running()
-        transaction = portal.call(block.__aenter__)
+        transaction = self._call(block.__aenter__)
         try:
             yield transaction
         except BaseException as error:
