@@ -58,8 +58,9 @@ def _shown(default: object) -> str:
     return f"{type(default).__name__}()" if repr(default).startswith("<") else repr(default)
 
 
-def check_hooks(hooks: object, kind: type) -> None:
-    """TypeError unless each of `hooks` has the methods of `kind`, and none of them is async."""
+def check_hooks(hooks: object, kind: type, *, optional: Collection[str] = ()) -> None:
+    """TypeError unless each of `hooks` has the methods of `kind`, except for `optional` ones, and none of
+    them is async."""
     methods = [name for name in vars(kind) if not name.startswith("_")]
     if isinstance(hooks, str) or not isinstance(hooks, Collection):
         raise TypeError(f"hooks is a list of {kind.__name__} objects, not {hooks!r}")
@@ -68,6 +69,8 @@ def check_hooks(hooks: object, kind: type) -> None:
             raise TypeError(f"hooks has objects of a {kind.__name__}, not the class: {hook.__name__}()")
         for name in methods:
             method = getattr(hook, name, None)
+            if method is None and name in optional:
+                continue
             if not callable(method):
                 raise TypeError(
                     f"hooks has {hook!r}, which has no method {name}: derive it from {kind.__name__}"

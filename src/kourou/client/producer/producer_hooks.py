@@ -93,7 +93,7 @@ NO_HOOKS: Final[tuple[ProducerHook, ...]] = ()
 
 def checked_hooks(hooks: Sequence[ProducerHook]) -> tuple[ProducerHook, ...]:
     """The hooks as a tuple; TypeError for an object that is not a producer hook."""
-    check_hooks(hooks, ProducerHook)
+    check_hooks(hooks, ProducerHook, optional=("prepare",))
     return tuple(hooks)
 
 
@@ -114,8 +114,11 @@ class Preparation:
     """The `prepare` methods of a producer's hooks."""
 
     def __init__(self, hooks: Sequence[ProducerHook], failures: FailureLog) -> None:
-        self._methods = [
-            hook.prepare for hook in hooks if getattr(type(hook), "prepare", None) is not ProducerHook.prepare
+        # An object need not be derived from ProducerHook.
+        self._methods: list[Callable[[Sequence[Message]], None]] = [
+            hook.prepare
+            for hook in hooks
+            if getattr(type(hook), "prepare", ProducerHook.prepare) is not ProducerHook.prepare
         ]
         self._failures = failures
 
