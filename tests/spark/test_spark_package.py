@@ -25,6 +25,7 @@ def test_the_public_names() -> None:
     assert dir(kourou.spark) == [
         "DataLossError",
         "LagListener",
+        "ProgressPublisher",
         "RocketmqDataSource",
         "StreamLag",
         "local_session",

@@ -44,7 +44,7 @@ CLIENT = """
 OTEL = ["ConsumeSpans", "SendSpans", "carry", "context_of"]
 TESTING = ["AsyncLocalCluster", "ClusterStateError", "LocalCluster", "NotConsumedError", "UnknownTopicError"]
 SPARK = [
-    *["DataLossError", "LagListener", "RocketmqDataSource", "StreamLag"],
+    *["DataLossError", "LagListener", "ProgressPublisher", "RocketmqDataSource", "StreamLag"],
     *["local_session", "open_archive", "read_lake", "register", "stream_lag"],
 ]
 NAMES = {

@@ -25,7 +25,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from kourou.console.api import access, audit, brokers, doctor, namesrvs, overview, session
+from kourou.console.api import access, audit, brokers, doctor, namesrvs, overview, pipelines, session
 from kourou.console.api_errors import ApiError, api_error_of, not_found
 from kourou.console.audit import AuditRecord
 from kourou.console.context import ConsoleContext
@@ -51,6 +51,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *namesrvs.ENDPOINTS,
     *doctor.ENDPOINTS,
     *access.ENDPOINTS,
+    *pipelines.ENDPOINTS,
     *audit.ENDPOINTS,
 )
 """Every operation of the API."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kourou.spark.source.data_loss import DataLossError
     from kourou.spark.source.data_source import RocketmqDataSource
     from kourou.spark.source.lag_listener import LagListener, StreamLag, stream_lag
+    from kourou.spark.source.progress_publisher import ProgressPublisher
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -36,6 +37,7 @@ else:
             "kourou.spark.source.data_loss": ("DataLossError",),
             "kourou.spark.source.data_source": ("RocketmqDataSource",),
             "kourou.spark.source.lag_listener": ("LagListener", "StreamLag", "stream_lag"),
+            "kourou.spark.source.progress_publisher": ("ProgressPublisher",),
         },
         install=_INSTALL,
     )
@@ -43,6 +45,7 @@ else:
 __all__ = [
     "DataLossError",
     "LagListener",
+    "ProgressPublisher",
     "RocketmqDataSource",
     "StreamLag",
     "local_session",

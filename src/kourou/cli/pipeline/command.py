@@ -28,7 +28,13 @@ pipeline_app.other_words = dict.fromkeys(("check", "validate"), "kourou pipeline
 @click.option("--master", metavar="URL", help="Spark master, such as local[4] or spark://host:7077.")
 @click.option("--check", is_flag=True, help="Only check the file, and that the topics exist.")
 @click.option("as_json", "--json", is_flag=True, help="Print progress and rows as JSON.")
-def run(*, file: Path, master: str | None, check: bool, as_json: bool) -> None:
+@click.option(
+    "publish_to",
+    "--publish-progress",
+    metavar="LIST",
+    help="Publish progress to the cluster of these name servers, for its console.",
+)
+def run(*, file: Path, master: str | None, check: bool, as_json: bool, publish_to: str | None) -> None:
     """Run the pipeline declared in a file.
 
     FILE.yaml declares sources, steps and sinks.
@@ -42,7 +48,9 @@ def run(*, file: Path, master: str | None, check: bool, as_json: bool) -> None:
             from kourou.spark.pipelines.run import RunRequest, run_pipeline
         except ImportError as error:
             raise ConfigError(f"pipelines need PySpark: pip install 'kourou[spark]' ({error})") from error
-        run_pipeline(RunRequest(file, master=master, check_only=check, as_json=as_json))
+        run_pipeline(
+            RunRequest(file, master=master, check_only=check, as_json=as_json, publish_to=publish_to)
+        )
 
     run_command("kourou pipeline run", action)
 

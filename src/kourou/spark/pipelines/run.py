@@ -35,6 +35,7 @@ from kourou.spark.pipelines.query_watch import OBSERVED_ROWS
 from kourou.spark.pipelines.sinks import SinkRun, observed, stream_writer
 from kourou.spark.pipelines.sources import read_source
 from kourou.spark.pipelines.step_functions import import_steps, run_step
+from kourou.spark.source.progress_publisher import ProgressPublisher
 from kourou.spark.source.source_client import close_shared_clients
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ class RunRequest:
     master: str | None = None
     check_only: bool = False
     as_json: bool = False
+    publish_to: str | None = None
+    """Name servers of the cluster to which progress is published; None: it is not."""
 
 
 def run_pipeline(request: RunRequest) -> None:
@@ -103,11 +106,29 @@ def run_spec(spec: PipelineSpec, request: RunRequest) -> Summary:
     with pipeline_session(f"kourou {spec.name}", master=master, settings=settings) as spark:
         run = PipelineRun(spark, spec, as_json=request.as_json)
         try:
-            with TotalProgress(spec.name, output) as progress:
+            with (
+                _published(spark, spec.name, request.publish_to),
+                TotalProgress(spec.name, output) as progress,
+            ):
                 run.prepare()
                 return run.stream(progress) if spec.is_stream else run.batch(progress)
         finally:
             run.forget()
+
+
+@contextmanager
+def _published(spark: SparkSession, name: str, namesrv: str | None) -> Iterator[None]:
+    """Publish the progress of the session's streams, if there is a cluster to publish to."""
+    if namesrv is None:
+        yield
+        return
+    publisher = ProgressPublisher(namesrv, application=name)
+    spark.streams.addListener(publisher)
+    try:
+        yield
+    finally:
+        spark.streams.removeListener(publisher)
+        publisher.close()
 
 
 class PipelineRun:
