@@ -36,7 +36,7 @@ export function Chart({ title, unit, times, series, height = 180, format = compa
     let observer = null;
     loadLibrary().then((UPlot) => {
       if (isGone) return;
-      plot.current = new UPlot(options({ unit, series, height, format, width: place.current.clientWidth }), latest.current, place.current);
+      plot.current = new UPlot(options({ series, height, format, width: place.current.clientWidth }), latest.current, place.current);
       observer = new ResizeObserver(() => plot.current?.setSize({ width: place.current.clientWidth, height }));
       observer.observe(place.current);
     });
@@ -68,23 +68,23 @@ function summary(title, unit, times, series, format) {
   return `${title} (${unit}): ${times.length ? `${last}, ${isoTime(times[times.length - 1])}` : t("chart.no_data")}`;
 }
 
-function options({ unit, series, height, format, width }) {
+function options({ series, height, format, width }) {
   const style = getComputedStyle(document.documentElement);
   const colour = (name) => style.getPropertyValue(name).trim();
   const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line-soft"), width: 1 }, ticks: { show: false }, font: `11px ${style.fontFamily}` };
   return {
     width,
     height,
-    padding: [8, 8, 0, 0],
+    padding: [8, 18, 0, 0],
     cursor: { y: false, points: { size: 7 } },
     legend: { live: true },
     scales: { y: { range: (_plot, low, high) => [Math.min(0, low ?? 0), Math.max(high ?? 0, 1) * 1.08] } },
     axes: [
-      { ...axis, values: (_plot, ticks) => ticks.map(clock) },
+      { ...axis, size: 28, values: (_plot, ticks) => ticks.map((tick) => clock(tick)) },
       { ...axis, size: 52, values: (_plot, ticks) => ticks.map((tick) => format(tick)) },
     ],
     series: [
-      { label: t("chart.time"), value: (_plot, seconds) => (seconds === null ? "–" : clock(seconds, true)) },
+      { label: t("chart.time"), value: (plot, seconds) => clock(seconds ?? last(plot, 0), true) },
       ...series.map((item, i) => ({
         label: item.label,
         stroke: colour(SERIES_COLOURS[i % SERIES_COLOURS.length]),
@@ -92,14 +92,20 @@ function options({ unit, series, height, format, width }) {
         fill: series.length === 1 ? `${colour(SERIES_COLOURS[0])}22` : undefined,
         points: { show: false },
         spanGaps: false,
-        value: (_plot, value) => (value === null ? "–" : `${format(value)} ${unit}`),
+        // Without a cursor over the chart the legend shows the last point.
+        value: (plot, value, index, point) => format(point === null ? last(plot, index) : value),
       })),
     ],
   };
 }
 
+function last(plot, index) {
+  return plot.data[index][plot.data[index].length - 1];
+}
+
 function clock(seconds, withSeconds = false) {
+  if (seconds === undefined) return "–";
   const date = new Date(seconds * 1000);
   const two = (value) => String(value).padStart(2, "0");
-  return `${two(date.getHours())}:${two(date.getMinutes())}${withSeconds === true ? `:${two(date.getSeconds())}` : ""}`;
+  return `${two(date.getHours())}:${two(date.getMinutes())}${withSeconds ? `:${two(date.getSeconds())}` : ""}`;
 }

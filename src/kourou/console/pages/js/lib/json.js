@@ -5,9 +5,8 @@
 
 const SIXTEEN_DIGITS = /\d{16}/;
 const INTEGER = /^-?\d+$/;
-// A string literal, or an integer long enough to lose digits. Matching strings whole keeps digits inside
-// of them untouched.
-const STRING_OR_LONG_INTEGER = /"(?:[^"\\]|\\.)*"|-?\d{16,}(?![\d.eE])/g;
+// Whole tokens, so that digits inside of a string or of a fraction are not taken for an integer.
+const STRING_OR_NUMBER = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
 const MARK = "\u0000int:";
 
 const hasSourceText = (() => {
@@ -35,9 +34,8 @@ function reviveFromSource(_key, value, context) {
 }
 
 function markIntegers(text) {
-  return text.replace(STRING_OR_LONG_INTEGER, (token) => {
-    if (token[0] === '"' || Number.isSafeInteger(Number(token))) return token;
-    return `"\\u0000int:${token}"`;
+  return text.replace(STRING_OR_NUMBER, (token) => {
+    return INTEGER.test(token) && !Number.isSafeInteger(Number(token)) ? `"\\u0000int:${token}"` : token;
   });
 }
 

@@ -11,7 +11,7 @@ export function Loading({ label }) {
     const timer = setTimeout(() => show(true), 150);
     return () => clearTimeout(timer);
   }, []);
-  return html`<p class=${classes("loading", isShown && "is-shown")} role="status"><span class="spinner" aria-hidden="true"></span>${label ?? t("common.loading")}</p>`;
+  return html`<p class=${classes("loading", isShown && "is-shown")} role="status" aria-busy="true"><span class="spinner" aria-hidden="true"></span>${label ?? t("common.loading")}</p>`;
 }
 
 /** @param {{error: import("./api.js").ApiError, onRetry?: () => void}} props */

@@ -37,14 +37,14 @@ export default function OverviewPage() {
 function Tiles({ data }) {
   const { totals, findings } = data;
   const found = findings && findings.problems + findings.warnings + findings.hints;
-  return html`<div class="tiles">
+  return html`<div class="tiles is-eight">
     <${Tile} label=${t("overview.in")} value=${rate(totals.in_tps)} unit=${t("overview.per_second")} detail=${counts(totals.in_today, totals.in_yesterday)} />
     <${Tile} label=${t("overview.out")} value=${rate(totals.out_tps)} unit=${t("overview.per_second")} detail=${counts(totals.out_today, totals.out_yesterday)} />
     <${Tile} label=${t("overview.lag")} value=${compact(totals.lag)} unit=${t("overview.messages")} title=${number(totals.lag)} href="/groups?sort=lag&order=desc" />
-    <${Tile} label=${t("overview.topics")} value=${number(totals.topics)} href="/topics" />
-    <${Tile} label=${t("overview.brokers")} value=${number(totals.brokers)} detail=${tn("overview.slaves", totals.slaves)} href="/brokers" />
-    <${Tile} label=${t("overview.groups")} value=${number(totals.groups)} href="/groups" />
     <${Tile} label=${t("overview.disk")} value=${percent(totals.disk_ratio)} kind=${diskKind(totals.disk_ratio)} detail=${t("overview.disk_fullest")} href="/brokers?sort=disk_ratio&order=desc" />
+    <${Tile} label=${t("overview.brokers")} value=${number(totals.brokers)} detail=${tn("overview.slaves", totals.slaves)} href="/brokers" />
+    <${Tile} label=${t("overview.topics")} value=${number(totals.topics)} href="/topics" />
+    <${Tile} label=${t("overview.groups")} value=${number(totals.groups)} href="/groups" />
     <${Tile} label=${t("overview.findings")} value=${found === 0 ? t("overview.findings_none") : number(found)} kind=${findings?.problems ? "bad" : findings?.warnings ? "warn" : undefined}
       detail=${findings ? t("overview.findings_detail", findings) : t("overview.not_examined")} href="/doctor" />
   </div>`;
@@ -66,7 +66,6 @@ function Brokers({ brokers }) {
   const columns = [
     { id: "broker_name", label: t("overview.broker"), main: true },
     { id: "role", label: t("overview.role"), render: (broker) => html`<${Badge} kind=${broker.problem ? "bad" : broker.role === "master" ? "info" : "plain"}>${broker.role} ${broker.broker_id}<//>` },
-    { id: "address", label: t("overview.address"), render: (broker) => html`<code>${broker.address}</code>` },
     { id: "in_tps", label: t("overview.put"), number: true, render: (broker) => rate(broker.in_tps) },
     { id: "out_tps", label: t("overview.get"), number: true, render: (broker) => rate(broker.out_tps) },
     ...["today_in", "today_out", "yesterday_in", "yesterday_out"].map((name) => {
