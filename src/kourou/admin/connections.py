@@ -6,6 +6,8 @@ after the other, until one knows the group.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from kourou.admin.session import Admin, replica_address
 from kourou.errors import KourouError, RemotingError, ResponseError
 from kourou.protocol.bodies import (
@@ -45,10 +47,15 @@ async def consumer_connection(admin: Admin, group: str, broker: str | None = Non
     addresses = (
         [await admin.broker_address(broker)] if broker is not None else await group_addresses(admin, group)
     )
+    return await consumer_connection_at(admin, group, addresses)
+
+
+async def consumer_connection_at(admin: Admin, group: str, addresses: Iterable[str]) -> ConsumerConnection:
+    """Like `consumer_connection`, from the first of these brokers that knows a member."""
     failures: list[KourouError] = []
     for address in addresses:
         try:
-            found = await _consumer_connection_at(admin, group, address)
+            found = await _connection_at(admin, group, address)
         except (RemotingError, ResponseError) as error:
             failures.append(error)
             continue
@@ -59,7 +66,7 @@ async def consumer_connection(admin: Admin, group: str, broker: str | None = Non
     )
 
 
-async def _consumer_connection_at(admin: Admin, group: str, address: str) -> ConsumerConnection:
+async def _connection_at(admin: Admin, group: str, address: str) -> ConsumerConnection:
     answer = await admin.call(
         address,
         RequestCode.GET_CONSUMER_CONNECTION_LIST,

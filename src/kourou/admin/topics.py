@@ -136,11 +136,12 @@ def _places_of(topic: str, route: TopicRouteData) -> TopicPlaces:
         sorted(broker.broker_name for broker in route.broker_datas),
         sum(queues.read_queue_nums for queues in route.queue_datas),
         sum(queues.write_queue_nums for queues in route.queue_datas),
-        "/".join(sorted({_perm_letters(queues.perm) for queues in route.queue_datas})),
+        "/".join(sorted({perm_letters(queues.perm) for queues in route.queue_datas})),
     )
 
 
-def _perm_letters(perm: int) -> str:
+def perm_letters(perm: int) -> str:
+    """`RW`, `R`, `W` or `-`."""
     return "R" * bool(perm & PermName.READ) + "W" * bool(perm & PermName.WRITE) or "-"
 
 

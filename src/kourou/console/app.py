@@ -25,7 +25,18 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from kourou.console.api import access, audit, brokers, doctor, namesrvs, overview, pipelines, session
+from kourou.console.api import (
+    access,
+    audit,
+    brokers,
+    doctor,
+    namesrvs,
+    overview,
+    pipelines,
+    session,
+    topic_changes,
+    topics,
+)
 from kourou.console.api_errors import ApiError, api_error_of, not_found
 from kourou.console.audit import AuditRecord
 from kourou.console.context import ConsoleContext
@@ -53,6 +64,8 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *access.ENDPOINTS,
     *pipelines.ENDPOINTS,
     *audit.ENDPOINTS,
+    *topics.ENDPOINTS,
+    *topic_changes.ENDPOINTS,
 )
 """Every operation of the API."""
 

@@ -18,6 +18,8 @@ from kourou.admin.replication import SlaveLag, read_replication, slave_lags
 from kourou.admin.session import Admin, BrokerAddress
 from kourou.admin.top import TopSample, TopView, is_user_topic, view
 from kourou.admin.topics import topic_configs, topic_status
+from kourou.console.group_members import GroupMembers, Members
+from kourou.console.lag_table import LagTable, lag_table
 from kourou.console.shared_read import SharedRead
 from kourou.errors import KourouError
 from kourou.protocol.bodies import SubscriptionGroupConfig, TopicConfig
@@ -30,6 +32,8 @@ _LAG_KEEP_S: Final = 5.0
 # The broker reads a message of every queue for the time of the lag.
 _LAG_TIMEOUT_FACTOR: Final = 3
 _MAX_STATUS_REQUESTS: Final = 50
+# A shorter time between two reads says nothing about the rate.
+_MIN_RATE_S: Final = 0.2
 
 T = TypeVar("T")
 
@@ -41,6 +45,17 @@ class Reading(Generic[T]):
     data: T
     as_of: int
     problems: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Messages per second between the last two reads; empty after the first. Topics without a consumer group
+    may be missing."""
+
+    stored: dict[str, float]
+    """By topic."""
+    consumed: dict[str, float]
+    """By group."""
 
 
 class ClusterView:
@@ -55,14 +70,16 @@ class ClusterView:
         self._slaves = SharedRead(self._read_slaves, _STATE_KEEP_S)
         self._activity = SharedRead(self._read_activity, _LAG_KEEP_S)
         self._last_sample: TopSample | None = None
+        self._lag_table = SharedRead(self._read_lag_table, _STATE_KEEP_S)
+        self._members = GroupMembers(admin, self._brokers_of_group)
 
     async def brokers(self) -> Reading[list[BrokerSummary]]:
         """All brokers with their runtime information."""
         return await self._brokers.get()
 
-    async def topics(self) -> Reading[dict[str, dict[str, TopicConfig]]]:
+    async def topics(self, *, is_new: bool = False) -> Reading[dict[str, dict[str, TopicConfig]]]:
         """The configuration of each topic on each broker: topic → broker name → configuration."""
-        return await self._topics.get()
+        return await self._topics.get(is_new=is_new)
 
     async def user_topics(self) -> list[str]:
         """Topics of applications: without those of the system, of retries, dead letters and replies, and
@@ -72,9 +89,9 @@ class ClusterView:
         own |= {reply_topic(master.cluster) for master in masters}
         return [topic for topic in (await self.topics()).data if is_user_topic(topic) and topic not in own]
 
-    async def groups(self) -> Reading[dict[str, dict[str, SubscriptionGroupConfig]]]:
+    async def groups(self, *, is_new: bool = False) -> Reading[dict[str, dict[str, SubscriptionGroupConfig]]]:
         """The configuration of each group on each broker: group → broker name → configuration."""
-        return await self._groups.get()
+        return await self._groups.get(is_new=is_new)
 
     async def lags(self) -> Reading[list[GroupQueueLag]]:
         """The progress of every group in every queue."""
@@ -89,6 +106,24 @@ class ClusterView:
         first time."""
         return await self._activity.get()
 
+    async def lag_table(self) -> Reading[LagTable]:
+        """The progress of all groups, summed by topic and group."""
+        return await self._lag_table.get()
+
+    async def rates(self) -> Rates:
+        """Messages per second of topics and groups."""
+        activity = (await self.activity()).data
+        if activity.seconds < _MIN_RATE_S:
+            return Rates({}, {})
+        return Rates(
+            {row.topic: round(row.in_tps, 2) for row in activity.topics},
+            {row.group: round(row.consume_tps, 2) for row in activity.groups},
+        )
+
+    async def members(self, group: str) -> Members:
+        """The online members of a group."""
+        return await self._members.get(group)
+
     def forget(self) -> None:
         """Read everything again when it is next needed: something was changed."""
         for shared in self._all():
@@ -99,8 +134,24 @@ class ClusterView:
         for shared in self._all():
             await shared.stop()
 
-    def _all(self) -> Iterable[SharedRead[Any]]:
-        return self._brokers, self._topics, self._groups, self._lags, self._slaves, self._activity
+    def _all(self) -> Iterable[SharedRead[Any] | GroupMembers]:
+        return (
+            self._brokers,
+            self._topics,
+            self._groups,
+            self._lags,
+            self._lag_table,
+            self._slaves,
+            self._activity,
+            self._members,
+        )
+
+    async def _brokers_of_group(self, group: str) -> list[str]:
+        """The masters that have a group; all if none is known to."""
+        masters = [broker for broker in (await self.brokers()).data if broker.place.is_master]
+        having = (await self.groups()).data.get(group, {})
+        chosen = [master for master in masters if master.broker_name in having] or masters
+        return [master.address for master in chosen]
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -134,6 +185,10 @@ class ClusterView:
 
         found, as_of, problems = await self._of_masters(ask)
         return Reading([queue for _, queues in found for queue in queues], as_of, problems)
+
+    async def _read_lag_table(self) -> Reading[LagTable]:
+        lags = await self.lags()
+        return Reading(lag_table(lags.data, lags.as_of), lags.as_of, lags.problems)
 
     async def _read_slaves(self) -> list[SlaveLag]:
         brokers = (await self.brokers()).data

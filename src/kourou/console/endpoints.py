@@ -107,11 +107,14 @@ class Plan:
     run: Callable[[], Awaitable[Done]]
     warnings: list[str] = field(default_factory=list)
     """What the operator should consider before: connected consumers, messages that are skipped."""
+    details: Any = None
+    """Figures that change all the time, such as offsets: shown, but not part of the comparison."""
 
     def preview(self) -> Preview:
         """The plan as data."""
         text = msgspec.json.encode([self.effects, self.commands, self.warnings])
-        return Preview(self.effects, self.warnings, self.commands, hashlib.sha256(text).hexdigest()[:32])
+        plan = hashlib.sha256(text).hexdigest()[:32]
+        return Preview(self.effects, self.warnings, self.commands, plan, self.details)
 
 
 class Preview(msgspec.Struct, frozen=True):
@@ -121,6 +124,8 @@ class Preview(msgspec.Struct, frozen=True):
     warnings: list[str]
     commands: list[str]
     plan: str
+    details: Any = None
+    """Figures at this moment, such as the offsets of queues."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
