@@ -10,6 +10,8 @@ import { Toasts } from "./lib/toast.js";
 import { Header, isOffered, Menu } from "./frame.js";
 import { MENU, ROUTES } from "./menu.js";
 
+const RETRY_MS = 5000;
+
 function routeOf(path) {
   for (const route of ROUTES) {
     const params = matchPath(route.pattern, path);
@@ -28,6 +30,12 @@ function App() {
     get("/session").then(setSession, setStartError);
   };
   useEffect(start, []);
+  // The session has the cluster's name: without a cluster at first, it is read again until there is one.
+  useEffect(() => {
+    if (!session?.problem) return undefined;
+    const timer = setTimeout(() => get("/session").then(setSession, () => {}), RETRY_MS);
+    return () => clearTimeout(timer);
+  }, [session]);
 
   const route = routeOf(path);
   const mustLogIn = session !== null && session.login_required && session.user === null;

@@ -7,7 +7,7 @@ import { html, useEffect, useRef, useState } from "./html.js";
 import { send } from "./api.js";
 import { CommandList } from "./command.js";
 import { Dialog } from "./dialog.js";
-import { checkFields, Fields, formValues } from "./form.js";
+import { checkFields, Fields, formValues, initialValues } from "./form.js";
 import { Icon } from "./icons.js";
 import { t, tn } from "./i18n.js";
 import { ErrorBox, Loading, Note } from "./states.js";
@@ -27,7 +27,7 @@ import { toast } from "./toast.js";
  * @param {(answer: any) => any} [props.result] shown below the outcomes
  */
 export function ChangeDialog({ title, fields = [], initial = {}, request, onClose, onDone, confirm, dangerous = false, intro, result }) {
-  const [values, setValues] = useState(initial);
+  const [values, setValues] = useState(() => initialValues(fields, initial));
   const [messages, setMessages] = useState({});
   const [step, setStep] = useState(fields.length ? "form" : "preview");
   const [preview, setPreview] = useState(null);

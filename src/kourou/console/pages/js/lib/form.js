@@ -57,6 +57,17 @@ function checkField(field, value, values) {
 }
 
 /**
+ * The values a form starts with: a select without one has its first option.
+ * @param {FieldDefinition[]} fields
+ * @param {Record<string, any>} given
+ * @returns {Record<string, any>}
+ */
+export function initialValues(fields, given) {
+  const first = fields.filter((field) => field.type === "select" && field.options.length).map((field) => [field.name, field.options[0][0]]);
+  return { ...Object.fromEntries(first), ...given };
+}
+
+/**
  * The values of the fields that take part: what a request carries.
  * @param {FieldDefinition[]} fields
  * @param {Record<string, any>} values

@@ -41,11 +41,12 @@ const VIRTUAL_FROM = 120;
  * @param {boolean} [props.isLoading]
  * @param {any} [props.empty] shown without rows
  * @param {boolean} [props.fill] as high as the window, and scrolls itself
+ * @param {string} [props.resetKey] when it changes (another page, another order), the table scrolls to its start
  * @param {number} [props.firstIndex] the index of the first row in the whole list
  * @param {number} [props.total]
  */
 export function Table(props) {
-  const { label, columns, rows, rowKey, rowHref, onOpen, sort, onSort, selected, onSelect, isLoading, empty, fill, firstIndex = 0, total } = props;
+  const { label, columns, rows, rowKey, rowHref, onOpen, sort, onSort, selected, onSelect, isLoading, empty, fill, resetKey, firstIndex = 0, total } = props;
   const scroller = useRef(null);
   const [view, setView] = useState({ scrollTop: 0, viewHeight: 800 });
   const [activeKey, setActiveKey] = useState(null);
@@ -69,6 +70,10 @@ export function Table(props) {
       observer.disconnect();
     };
   }, [isVirtual]);
+
+  useLayoutEffect(() => {
+    scroller.current.scrollTop = 0;
+  }, [resetKey]);
 
   // Columns keep at least the width they once had: rows that scroll into view do not make them jump.
   useLayoutEffect(() => {

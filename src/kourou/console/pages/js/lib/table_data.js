@@ -84,7 +84,7 @@ export function ServerTable({ table, label, columns, rowKey, rowHref, onOpen, fi
     <${Problems} problems=${read.data?.problems} />
     ${read.data === null ? !read.error && html`<${Loading} />` : html`<${Table} fill label=${label} columns=${columns} rows=${rows} rowKey=${rowKey} rowHref=${rowHref}
       onOpen=${onOpen} sort=${table.sort} onSort=${table.sortBy} selected=${selected} onSelect=${selection ? select : undefined}
-      isLoading=${read.isPrevious} empty=${emptyNote} firstIndex=${page.offset} total=${total} />`}
+      isLoading=${read.isPrevious} empty=${emptyNote} firstIndex=${page.offset} total=${total} resetKey=${`${table.search} ${table.sort.column} ${table.sort.order} ${page.page}`} />`}
     ${read.data !== null && total > 50 && html`<${Pager} table=${table} />`}
   </div>`;
 }
@@ -172,6 +172,6 @@ export function ArrayTable({ rows, label, columns, rowKey, rowHref, onOpen, sort
       <span class="table-count muted" role="status">${tn("table.rows", shown.length)}</span>
     </div>`}
     <${Table} fill=${fill} label=${label} columns=${columns} rows=${shown} rowKey=${rowKey} rowHref=${rowHref} onOpen=${onOpen} sort=${{ column, order }} onSort=${sortBy}
-      empty=${rows.length === 0 && empty ? empty : html`<${Empty} title=${t("table.nothing_found")} />`} />
+      resetKey=${`${search} ${column} ${order}`} empty=${rows.length === 0 && empty ? empty : html`<${Empty} title=${t("table.nothing_found")} />`} />
   </div>`;
 }

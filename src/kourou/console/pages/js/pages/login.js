@@ -4,12 +4,13 @@ import { html, useState } from "../lib/html.js";
 import { send } from "../lib/api.js";
 import { checkFields, Fields } from "../lib/form.js";
 import { t } from "../lib/i18n.js";
-import { navigate, useQuery } from "../lib/router.js";
+import { navigate, useLocation, useQuery } from "../lib/router.js";
 import { setSession } from "../lib/session.js";
 import { ErrorBox } from "../lib/states.js";
 
 export default function LoginPage() {
   const [{ next }] = useQuery({ next: "" });
+  const { path } = useLocation();
   const [values, setValues] = useState({ user: "", password: "" });
   const [messages, setMessages] = useState({});
   const [error, setError] = useState(null);
@@ -27,7 +28,8 @@ export default function LoginPage() {
     setError(null);
     try {
       const session = await send("POST", "/login", values);
-      navigate(pageAfterLogin(next), { replace: true });
+      // Another page's path is shown already: the login only covers it.
+      if (path === "/login") navigate(pageAfterLogin(next), { replace: true });
       setSession(session);
     } catch (problem) {
       setError(problem);
