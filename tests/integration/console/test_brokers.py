@@ -161,3 +161,10 @@ async def test_doctor_examines_once_for_all(console: Console) -> None:
 async def test_a_cluster_without_access_control(console: Console) -> None:
     page = await console.get("/access")
     assert page["access"] == {"is_supported": False, "users": [], "rules": [], "problems": []}
+
+
+async def test_keys_without_effect_can_be_left_out(console: Console) -> None:
+    path, search = "/brokers/broker-a/0/config", "accountStatsEnable"
+    (item,) = (await console.get(path, search=search))["items"]
+    assert (item["is_changeable"], item["doc"]) == (False, "there are no billing statistics")
+    assert (await console.get(path, search=search, with_effect=True))["items"] == []

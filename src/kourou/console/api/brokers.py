@@ -32,6 +32,7 @@ from kourou.console.paging import Page, PageQuery, cut_page
 from kourou.errors import KourouError
 from kourou.protocol.bodies import EpochEntryCache, HARuntimeInfo
 from kourou.protocol.bodies.route import MASTER_ID
+from kourou.protocol.names import COMPILED_KERNEL
 from kourou.wording import counted
 
 
@@ -168,6 +169,13 @@ class ConfigItem(msgspec.Struct, frozen=True):
     is_changeable: bool
 
 
+class ConfigQuery(PageQuery, frozen=True, kw_only=True):
+    """Which keys to list."""
+
+    with_effect: bool = False
+    """Without those that have no effect on a broker of Kourou."""
+
+
 class ConfigChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """New values of keys."""
 
@@ -176,21 +184,26 @@ class ConfigChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`cluster` changes all brokers of the same cluster."""
 
 
-async def _config(call: Call[PageQuery, NoBody]) -> Page[ConfigItem]:
+async def _config(call: Call[ConfigQuery, NoBody]) -> Page[ConfigItem]:
     broker = await _broker(call)
     found = (await broker_configs(call.admin, [broker.address]))[0]
     known = BrokerConfig.known_keys()
+    is_ours = COMPILED_KERNEL in broker.runtime
     protected = found.config.get("configBlackList", "").split(";")
     items = []
     for name, value in sorted(found.config.items()):
         key = known.find(name)
-        is_fixed = name in protected or (key is not None and (key.protected or bool(key.instead)))
+        # What has no effect here may have one on Apache's brokers.
+        has_effect = not (is_ours and key is not None and key.instead)
+        if call.query.with_effect and not has_effect:
+            continue
+        is_fixed = name in protected or not has_effect or (is_ours and key is not None and key.protected)
         items.append(
             ConfigItem(
                 name,
                 value,
                 key.section if key else "",
-                (key.instead or key.doc) if key else "",
+                (key.doc if has_effect else key.instead) if key else "",
                 _text(key.default) if key else "",
                 key.live if key else True,
                 not is_fixed,
@@ -341,7 +354,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     Read(
         path="/brokers/{name}/{id}/config",
         summary="The configuration of a broker",
-        query=PageQuery,
+        query=ConfigQuery,
         handler=_config,
         returns=Page[ConfigItem],
     ),

@@ -44,16 +44,17 @@ export function Note({ kind = "info", children }) {
 
 /**
  * The parts every page has around a read: loading, error, stale and incomplete marks, then the children.
- * @param {{read: import("./api.js").Read, children: (data: any) => any}} props
+ * @param {{read: import("./api.js").Read, children: (data: any) => any, loading?: string}} props loading: instead of "Loading"
  */
-export function Loaded({ read, children }) {
+export function Loaded({ read, children, loading }) {
   const { data, error, reload } = read;
-  if (data === null) return error ? html`<${ErrorBox} error=${error} onRetry=${reload} />` : html`<${Loading} />`;
-  return [
-    error && html`<${ErrorBox} error=${error} onRetry=${reload} />`,
-    html`<${Problems} problems=${data.problems} />`,
-    children(data),
-  ];
+  if (data === null) return html`<div class="contents">${error ? html`<${ErrorBox} error=${error} onRetry=${reload} />` : html`<${Loading} label=${loading} />`}</div>`;
+  // One element, not a list: siblings that change their number would be put in front of the next ones.
+  return html`<div class="contents">
+    ${error && html`<${ErrorBox} error=${error} onRetry=${reload} />`}
+    <${Problems} problems=${data.problems} />
+    ${children(data)}
+  </div>`;
 }
 
 /** When the data was read, and whether it is old because a request failed. */
