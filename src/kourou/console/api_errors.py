@@ -58,6 +58,7 @@ _NOT_FOUND: Final = {
     ResponseCode.TOPIC_NOT_EXIST,
     ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
     ResponseCode.QUERY_NOT_FOUND,
+    ResponseCode.NO_MESSAGE,
     ResponseCode.CONSUMER_NOT_ONLINE,
 }
 

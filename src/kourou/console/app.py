@@ -30,6 +30,8 @@ from kourou.console.api import (
     audit,
     brokers,
     doctor,
+    message,
+    messages,
     namesrvs,
     overview,
     pipelines,
@@ -66,6 +68,8 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *audit.ENDPOINTS,
     *topics.ENDPOINTS,
     *topic_changes.ENDPOINTS,
+    *messages.ENDPOINTS,
+    *message.ENDPOINTS,
 )
 """Every operation of the API."""
 

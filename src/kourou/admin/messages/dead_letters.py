@@ -16,9 +16,10 @@ from kourou.admin.messages.message_reading import (
     read_span,
     readable_queues,
 )
+from kourou.admin.messages.message_view import body_or_stored, text_start
 from kourou.admin.session import Admin
 from kourou.admin.topics import read_permission_command
-from kourou.errors import ConfigError, ProtocolError, ResponseError
+from kourou.errors import ConfigError, ResponseError
 from kourou.protocol.codes import ResponseCode
 from kourou.protocol.filter import FilterProgram
 from kourou.protocol.message import MessageExt
@@ -66,6 +67,7 @@ class DeadLetter:
     """When it was given up."""
     reconsume_times: int
     broker_name: str
+    queue_id: int
     queue_offset: int
     """Its position in `%DLQ%group`."""
     offset_msg_id: str
@@ -75,7 +77,7 @@ class DeadLetter:
     @classmethod
     def of(cls, message: MessageExt) -> Self:
         """From a stored record."""
-        body = _body(message)
+        body = body_or_stored(message)
         return cls(
             msg_id=message.msg_id,
             keys=" ".join(message.keys),
@@ -85,18 +87,12 @@ class DeadLetter:
             store_timestamp=message.store_timestamp,
             reconsume_times=message.reconsume_times,
             broker_name=message.broker_name,
+            queue_id=message.queue_id,
             queue_offset=message.queue_offset,
             offset_msg_id=message.offset_msg_id,
             body_size=len(body),
-            body_start=body[: 4 * _SHOWN_BODY].decode("utf-8", "replace")[:_SHOWN_BODY],
+            body_start=text_start(body, _SHOWN_BODY),
         )
-
-
-def _body(message: MessageExt) -> bytes:
-    try:
-        return message.body
-    except ProtocolError:
-        return message.stored_body
 
 
 def origin_topic(message: MessageExt) -> str | None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from kourou.admin.session import Admin, replica_address
 from kourou.client.core.routes import topic_route
-from kourou.client.core.subscription import subscription_data
+from kourou.client.core.subscription import ExpressionType, subscription_data
 from kourou.client.pull.pulls import PullStatus, pull
 from kourou.errors import ConfigError, ProtocolError, ResponseError
 from kourou.protocol.bodies import MessageQueue, SubscriptionData
@@ -100,10 +100,10 @@ async def queue_span(
     return QueueSpan(place, begin, end)
 
 
-def subscription_of(topic: str, expression: str) -> SubscriptionData:
-    """A tag expression as a subscription. ConfigError if it is invalid."""
+def subscription_of(topic: str, expression: str, expression_type: ExpressionType = "TAG") -> SubscriptionData:
+    """An expression as a subscription. ConfigError if it is invalid."""
     try:
-        return subscription_data(topic, expression)
+        return subscription_data(topic, expression, expression_type)
     except (ValueError, ProtocolError) as error:
         raise ConfigError(f"{expression}: {error}") from None
 
@@ -115,6 +115,7 @@ async def pull_once(
     *,
     count: int = PULL_BATCH,
     expression: str = SUB_ALL,
+    expression_type: ExpressionType = "TAG",
     group: str = TOOLS_CONSUMER_GROUP,
     suspend_ms: int = 0,
 ) -> Pulled:
@@ -123,7 +124,7 @@ async def pull_once(
     With `suspend_ms` the broker holds a pull that finds nothing for that long.
     """
     queue = place.queue
-    subscription = subscription_of(queue.topic, expression)
+    subscription = subscription_of(queue.topic, expression, expression_type)
     header = PullMessageRequestHeader(
         consumer_group=group,
         topic=queue.topic,

@@ -105,10 +105,14 @@ def copy_of(message: MessageExt) -> Message:
     return copy
 
 
-async def resend(admin: Admin, message: MessageExt, *, unit_name: str | None = None) -> SendResult:
-    """Send a copy of a stored message."""
+async def resend(
+    admin: Admin, message: MessageExt, *, topic: str | None = None, unit_name: str | None = None
+) -> SendResult:
+    """Send a copy of a stored message to its topic, or to another one."""
+    copy = copy_of(message)
+    copy.topic = topic or message.topic
     async with started_producer(admin, RESEND_GROUP, unit_name=unit_name) as producer:
-        return await producer.send(copy_of(message))
+        return await producer.send(copy)
 
 
 @asynccontextmanager
