@@ -32,16 +32,23 @@ _BROKER_OPTIONS: Final = {
 }
 
 
-# Commands for daily work: module, command, and short help. They load the client, which takes 0.2 s, so
-# neither the list nor the start of a server imports them.
+# Commands that load the client, which takes 0.2 s, so neither the list nor the start of a server imports
+# them: module, command, and short help. First a server, then those for daily work.
+_CONSOLE: Final = {"console": ("console", "console_app", "Serve the web console for a cluster.")}
 _DAILY: Final = {
-    "topic": ("topic", "topic_app", "List, show, create and delete topics."),
-    "group": ("group", "group_app", "List, show, reset and delete consumer groups."),
-    "send": ("send", "send", "Send a message: BODY, a file, or standard input."),
-    "tail": ("tail", "tail", "Print the last messages of a topic, then new ones."),
-    "context": ("context", "context_app", "Save clusters by name, and choose the one that commands use."),
-    "completion": ("completion", "completion", "Print a shell completion script for kourou."),
+    "topic": ("daily.topic", "topic_app", "List, show, create and delete topics."),
+    "group": ("daily.group", "group_app", "List, show, reset and delete consumer groups."),
+    "send": ("daily.send", "send", "Send a message: BODY, a file, or standard input."),
+    "tail": ("daily.tail", "tail", "Print the last messages of a topic, then new ones."),
+    "context": (
+        "daily.context",
+        "context_app",
+        "Save clusters by name, and choose the one that commands use.",
+    ),
+    "completion": ("daily.completion", "completion", "Print a shell completion script for kourou."),
 }
+
+_LATE: Final = {**_CONSOLE, **_DAILY}
 
 # Other programs' words for starting and stopping servers, with our commands.
 _OTHER_PROGRAMS: Final = {
@@ -61,15 +68,15 @@ class _Commands(OneLineGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All names: servers, daily work, others."""
         self._load_groups()
-        names = [name for name in super().list_commands(ctx) if name not in _DAILY]
-        behind = names.index("admin")
-        return [*names[:behind], *_DAILY, *names[behind:]]
+        names = [name for name in super().list_commands(ctx) if name not in _LATE]
+        servers, behind = names.index("namesrv") + 1, names.index("admin")
+        return [*names[:servers], *_CONSOLE, *names[servers:behind], *_DAILY, *names[behind:]]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command with this name, or None."""
-        if cmd_name in _DAILY and cmd_name not in self.commands:
-            module, attribute, _ = _DAILY[cmd_name]
-            loaded = importlib.import_module(f"kourou.cli.daily.{module}")
+        if cmd_name in _LATE and cmd_name not in self.commands:
+            module, attribute, _ = _LATE[cmd_name]
+            loaded = importlib.import_module(f"kourou.cli.{module}")
             self.add_command(getattr(loaded, attribute), cmd_name)
         elif cmd_name not in self.commands:
             self._load_groups()
@@ -83,8 +90,8 @@ class _Commands(OneLineGroup):
             formatter.write_dl([(name, self._short_help(ctx, name, limit)) for name in names])
 
     def _short_help(self, ctx: click.Context, name: str, limit: int) -> str:
-        if name in _DAILY:
-            return _DAILY[name][2]
+        if name in _LATE:
+            return _LATE[name][2]
         command = self.get_command(ctx, name)
         assert command is not None
         return command.get_short_help_str(limit)
@@ -105,12 +112,11 @@ class _Commands(OneLineGroup):
 
     def _load_groups(self) -> None:
         from kourou.cli.bench.command import bench_app
-        from kourou.cli.console import console_app
         from kourou.cli.pipeline.command import pipeline_app
         from kourou.cli.quickstart import quickstart_app
         from kourou.cli.store.command import store_app
 
-        for group in (bench_app, console_app, pipeline_app, quickstart_app, store_app):
+        for group in (bench_app, pipeline_app, quickstart_app, store_app):
             self.add_command(group)
 
 
