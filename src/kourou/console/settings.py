@@ -35,7 +35,7 @@ class ConsoleSettings:
         if self.users_file is None and not is_loopback(self.host):
             problems.append(
                 f"--host {self.host}: the console would be open to everyone who reaches this address; create "
-                "users with `kourou console user add NAME` and pass their file with --users, or listen on "
+                "a user with `kourou console user add NAME --role administrator`, or listen on "
                 f"{LOOPBACK}"
             )
         if problems:
