@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SPARK_READY := $(VENV)/.ready-spark
+BROWSER_READY := $(VENV)/.ready-browser
 WORKERS ?= 2
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 5
 # Tests start hundreds of programs: none of them should have to compile the package anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check format docs layout bench interop kernel wheel nightly soak clean help
+.PHONY: demo test check format docs layout bench interop browser screenshots kernel wheel nightly soak clean help
 
 help:            ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | sort
@@ -68,6 +69,17 @@ wheel: $(READY)  ## wheel (manylinux, with the kernel) and sdist in dist/; the w
 
 interop: $(READY) ## tests with Apache RocketMQ from Maven (needs Java 17 and Maven)
 	@$(BIN)/python -m pytest -m interop tests/interop $(ARGS)
+
+# Chromium comes from the system: .ci/interop-setup packages.
+$(BROWSER_READY): $(READY)
+	@$(PIP) -c constraints.txt -e '.[dev,console-test]'
+	@touch $(BROWSER_READY)
+
+browser: $(BROWSER_READY) ## tests of the console in a browser (needs Chromium)
+	@$(BIN)/python -m pytest -m browser tests/e2e/console $(ARGS)
+
+screenshots: $(BROWSER_READY) ## the pictures of the console in docs/images (needs Chromium)
+	@$(BIN)/python -m tests.e2e.console.screenshots $(ARGS)
 
 docs: $(READY)   ## the pages of keys and options, from the code
 	@$(BIN)/python -m kourou.config.reference docs/configuration.md

@@ -43,8 +43,9 @@ _LIMIT_S = 85 * 60
 _MAX_REPEATED = 3  # failed tests of a run; more is no accident
 _PIP = (PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "5")
 _SPARK = {"KOUROU_REQUIRE_SPARK": "1"}
+_INTEGRATIONS = {"KOUROU_REQUIRE_INTEGRATIONS": "1"}
 _NO_KERNEL = {"KOUROU_KERNEL": "0"}
-_ELSEWHERE = "not interop and not integration and not spark"
+_ELSEWHERE = "not interop and not integration and not browser and not spark"
 # A test that hangs shows where, long before its suite is ended.
 _PYTEST = (
     PYTHON,
@@ -136,7 +137,8 @@ def set_up(extras_after: Sequence[str]) -> Iterator[Task]:
     # Waits for the network, where there is anything to do at all.
     artifacts = ("bash", ".ci/interop-setup", "artifacts")
     yield Task("interop set-up", artifacts, cores=0, expected_s=9_000, after=("kernel set-up",))
-    install = retried(*_PIP, "-c", "constraints.txt", *extras("integration-test", "spark-test"))
+    packages = extras("integration-test", "console-test", "spark-test")
+    install = retried(*_PIP, "-c", "constraints.txt", *packages)
     yield Task("extras set-up", install, expected_s=8_000, after=extras_after)
 
 
@@ -171,9 +173,16 @@ def ci_tasks() -> list[Task]:
         suite(
             "integrations",
             ("-m", "integration", *found("tests/e2e/client")),
-            env={"KOUROU_REQUIRE_INTEGRATIONS": "1"},
+            env=_INTEGRATIONS,
             after=_AFTER_EXTRAS,
             expected_s=60,
+        ),
+        suite(
+            "console",
+            ("-m", "browser", *found("tests/e2e/console")),
+            env=_INTEGRATIONS,
+            after=_AFTER_EXTRAS,
+            expected_s=100,
         ),
         *spark_suites(),
         suite(

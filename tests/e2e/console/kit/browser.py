@@ -78,10 +78,13 @@ class Visitor:
         return self.page
 
     def wait_ready(self) -> None:
-        """Wait until the page shows its content: a heading, and nothing that is still being loaded."""
-        self.page.get_by_role("heading", level=1).first.wait_for()
-        # By a locator: a function to wait for would be evaluated, which the page's policy forbids.
-        self.page.locator('main [aria-busy="true"]').first.wait_for(state="detached")
+        """Wait until the page shows its content: a heading, and nothing that is still being loaded. An alert
+        on it is a problem."""
+        self.page.locator("main h1, [role=alert]").first.wait_for()
+        # By locators: a function to wait for would be evaluated, which the page's policy forbids.
+        for waiting in ("main .loading", 'main [aria-busy="true"]'):
+            self.page.locator(waiting).first.wait_for(state="detached")
+        self.problems += [f"alert: {text}" for text in self.page.get_by_role("alert").all_inner_texts()]
 
     def path(self) -> str:
         """Path and query of the page."""

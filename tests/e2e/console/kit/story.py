@@ -2,7 +2,7 @@
 absent consumers, lag, retries, dead letters, traces, delayed and half messages, an ordered topic, a
 conflicting subscription, bodies of many kinds.
 
-What `open_shop` returns is complete: nothing arrives later. Its clients stay connected until the end of the
+What `fill_shop` returns is complete: nothing arrives later. Its clients stay connected until the end of the
 context.
 """
 
@@ -26,12 +26,14 @@ from kourou import (
     TransactionProducer,
     TransactionState,
 )
+from kourou.admin.consume_stats import consume_stats
 from kourou.admin.groups import update_group
+from kourou.admin.messages.trace import message_trace
 from kourou.admin.session import Admin
-from kourou.admin.topics import create_topic_on
+from kourou.admin.topics import create_topic_on, topic_status
+from kourou.errors import ResponseError
 from kourou.protocol.bodies import MessageQueue, SubscriptionGroupConfig, TopicConfig
 from kourou.protocol.names import DLQ_GROUP_TOPIC_PREFIX
-from kourou.testing import LocalCluster
 
 ORDERS: Final = "Orders"  # traced, consumed by warehouse; billing lags behind
 PARCELS: Final = "Parcels"  # couriers fail: retries and dead letters
@@ -65,35 +67,80 @@ _HOUR_MS: Final = 3_600_000
 class Shop:
     """The cluster, and what tests look for in it."""
 
-    cluster: LocalCluster
+    namesrv: str
     order_ids: list[str]  # message ids of Orders, in the order of sending
     markup_id: str
     binary_id: str
     large_id: str
 
-    @property
-    def namesrv(self) -> str:
-        """The name server's address."""
-        return self.cluster.namesrv
-
 
 @contextmanager
-def open_shop() -> Iterator[Shop]:
-    """Run the cluster with its clients."""
-    with ExitStack() as stack:
-        cluster = stack.enter_context(LocalCluster(brokers=2, slaves=1))
-        topics = [topic for topic in TOPICS if topic != LEDGER]
-        for topic in topics:
-            cluster.create_topic(topic, queues=QUEUES)
-        _call_admin(cluster.namesrv, _create_ordered_topic)
-        yield _Clients(cluster, stack).run()
+def fill_shop(namesrv: str) -> Iterator[Shop]:
+    """Bring a new cluster into this state, and keep its clients connected."""
+    _call_admin(namesrv, _create_topics)
+    with ExitStack() as clients:
+        yield _Clients(namesrv, clients).run()
 
 
-async def _create_ordered_topic(admin: Admin) -> None:
-    masters = [master.address for master in await admin.masters()]
-    config = TopicConfig(LEDGER, QUEUES, QUEUES, order=True, attributes={"+message.type": "FIFO"})
-    outcomes = await create_topic_on(admin, masters, config)
-    assert all(outcome.is_done for outcome in outcomes), outcomes
+async def _create_topics(admin: Admin) -> None:
+    masters = await admin.masters()
+    for topic in TOPICS:
+        is_ordered = topic == LEDGER
+        attributes = {"+message.type": "FIFO"} if is_ordered else {}
+        config = TopicConfig(topic, QUEUES, QUEUES, order=is_ordered, attributes=attributes)
+        outcomes = await create_topic_on(admin, [master.address for master in masters], config)
+        assert all(outcome.is_done for outcome in outcomes), outcomes
+    for topic in TOPICS:
+        await _until(lambda topic=topic: _is_on(admin, topic, len(masters)), f"route of {topic}")
+
+
+async def _is_on(admin: Admin, topic: str, brokers: int) -> bool:
+    route = await admin.api.topic_route(topic)
+    return route is not None and len(route.broker_datas) == brokers
+
+
+async def _count(admin: Admin, topic: str) -> int:
+    try:
+        status = await topic_status(admin, topic)
+    except ResponseError:
+        return 0
+    return sum(queue.max_offset for queue in status.queues)
+
+
+async def _has_consumed(admin: Admin, group: str, topic: str) -> bool:
+    try:
+        progress = await consume_stats(admin, group, topic)
+    except ResponseError:
+        return False
+    return progress.diff_total == 0 and sum(queue.consumer_offset for queue in progress.queues) > 0
+
+
+async def _until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
+    deadline = time.monotonic() + _TIMEOUT_S
+    while not await condition():
+        assert time.monotonic() < deadline, f"not in time: {what}"
+        await asyncio.sleep(_POLL_S)
+
+
+async def _wait_complete(admin: Admin, order_id: str) -> None:
+    """Wait for what clients do in the background."""
+
+    async def is_dead() -> bool:
+        return await _count(admin, DLQ_GROUP_TOPIC_PREFIX + COURIERS) == DEAD
+
+    async def is_traced() -> bool:
+        try:
+            trace = await message_trace(admin, order_id)
+        except ResponseError:
+            return False
+        return bool(trace.sends and trace.consumers) and trace.is_complete
+
+    await _until(is_dead, "dead letters")
+    await _until(is_traced, "traces")
+    for group, topic in ((WAREHOUSE, ORDERS), (AUDITORS, LEDGER)):
+        await _until(
+            lambda group=group, topic=topic: _has_consumed(admin, group, topic), f"{group} at {topic}"
+        )
 
 
 async def _commit_part(admin: Admin) -> None:
@@ -122,9 +169,8 @@ def _call_admin(namesrv: str, work: Callable[[Admin], Awaitable[None]]) -> None:
 class _Clients:
     """The producers and consumers that bring the cluster into its state."""
 
-    def __init__(self, cluster: LocalCluster, stack: ExitStack) -> None:
-        self._cluster = cluster
-        self._namesrv = cluster.namesrv
+    def __init__(self, namesrv: str, stack: ExitStack) -> None:
+        self._namesrv = namesrv
         self._stack = stack
 
     def run(self) -> Shop:
@@ -141,9 +187,8 @@ class _Clients:
         self._consume(REPORTING, ORDERS, lambda message: None, "paid || sent")
         self._fail_parcels(producer)
         producer.send(Message(LEDGER, b"1", keys=["entry-1"]), sharding_key="entry-1")
-        for group, topic in ((WAREHOUSE, ORDERS), (AUDITORS, LEDGER)):
-            self._cluster.wait_consumed(group, topic=topic, timeout_s=_TIMEOUT_S)
-        return Shop(self._cluster, order_ids, markup_id, binary_id, large_id)
+        _call_admin(self._namesrv, lambda admin: _wait_complete(admin, order_ids[0]))
+        return Shop(self._namesrv, order_ids, markup_id, binary_id, large_id)
 
     def _send_orders(self, producer: Producer) -> list[str]:
         tags = ("created", "paid", "sent")
@@ -204,7 +249,6 @@ class _Clients:
             producer.send(Message(PARCELS, b'{"street": "?"}', tags="unknown", keys=[f"parcel-{number}"]))
         producer.send(Message(PARCELS, b"a book", tags="away", keys=["parcel-away"]))
         producer.send(Message(PARCELS, b"a book", tags="known", keys=["parcel-known"]))
-        self._until(lambda: self._count(DLQ_GROUP_TOPIC_PREFIX + COURIERS) == DEAD, "dead letters")
 
     def _consume(
         self, group: str, topic: str, handler: Callable[..., Any], expression: str = "*", **options: Any
@@ -214,15 +258,3 @@ class _Clients:
         )
         consumer.subscribe(topic, expression, handler)
         self._stack.enter_context(consumer)
-
-    def _count(self, topic: str) -> int:
-        try:
-            return len(self._cluster.messages(topic))
-        except LookupError:
-            return 0
-
-    def _until(self, condition: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + _TIMEOUT_S
-        while not condition():
-            assert time.monotonic() < deadline, f"not in time: {what}"
-            time.sleep(_POLL_S)
