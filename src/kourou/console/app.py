@@ -31,6 +31,7 @@ from kourou.console.api import (
     brokers,
     doctor,
     message,
+    message_search,
     messages,
     namesrvs,
     overview,
@@ -70,6 +71,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *topic_changes.ENDPOINTS,
     *messages.ENDPOINTS,
     *message.ENDPOINTS,
+    *message_search.ENDPOINTS,
 )
 """Every operation of the API."""
 

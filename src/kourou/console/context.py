@@ -12,6 +12,7 @@ from kourou.console.api.doctor import Doctor
 from kourou.console.audit import AuditLog
 from kourou.console.cluster_view import ClusterView
 from kourou.console.history import History
+from kourou.console.message_scans import MessageScans
 from kourou.console.security.access import Access
 from kourou.console.security.users import UsersFile
 from kourou.console.settings import ConsoleSettings
@@ -28,6 +29,7 @@ class ConsoleContext:
     doctor: Doctor
     access: Access
     audit: AuditLog
+    scans: MessageScans
 
 
 @asynccontextmanager
@@ -47,4 +49,6 @@ async def console_context(settings: ConsoleSettings, client: ClientOptions) -> A
         history = History(view)
         await history.start()
         parts.push_async_callback(history.stop)
-        yield ConsoleContext(settings, admin, view, history, doctor, Access(users), audit)
+        scans = MessageScans()
+        parts.push_async_callback(scans.stop)
+        yield ConsoleContext(settings, admin, view, history, doctor, Access(users), audit, scans)

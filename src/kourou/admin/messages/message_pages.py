@@ -129,7 +129,7 @@ class MessagePage(Generic[T]):
     stopped_by: str
     """The bound that ended the page before it was full: `messages`, `bytes` or `seconds`; empty if none."""
     scanned: int
-    """Offsets that were read."""
+    """Offsets between the position before and `next`."""
     filtered_here: list[str]
     """Brokers that do not evaluate SQL92: their messages were transferred and the condition was evaluated
     here."""
@@ -296,6 +296,8 @@ class _PageReader(Generic[T]):
         return self._page(messages, stopped_by)
 
     def _reached_bound(self) -> str:
+        if not self._scanned:
+            return ""  # every page makes progress
         if self._scanned >= self._request.most_offsets:
             return "messages"
         if self._bytes >= _MOST_BYTES:
@@ -406,7 +408,7 @@ class _PageReader(Generic[T]):
             None if is_finished else rests,
             list(self._problems),
             stopped_by,
-            self._scanned,
+            sum(one.first.size - rests[one.place.queue].size for one in self._queues),
             sorted(self._unfiltered),
         )
 
