@@ -116,6 +116,7 @@ def test_scripts_parse_and_their_functions_work_in_node(tmp_path: Path) -> None:
     (tmp_path / "package.json").write_text('{"type": "module"}')
     shutil.copytree(NODE_TESTS, tmp_path / "tests")
     tests = sorted(str(path) for path in (tmp_path / "tests").glob("*.test.js"))
-    command = [node, "--experimental-vm-modules", "--test", *tests]
+    vendored = str(tmp_path / "tests" / "vendored.js")
+    command = [node, "--experimental-vm-modules", "--import", vendored, "--test", *tests]
     run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert run.returncode == 0, run.stdout + run.stderr

@@ -1,25 +1,12 @@
 /**
- * Preact, its hooks and the `html` template tag, from one vendored module. Pages import from here only.
+ * Preact, its hooks and the `html` template tag. Pages import from here only. index.html loads the vendored
+ * scripts, which define globals, before any module (vendor/README.md says why they are no modules).
  * A template with several roots is an array, so no Fragment is needed.
  */
-export {
-  Component,
-  createContext,
-  h,
-  html,
-  render,
-  useCallback,
-  useContext,
-  useEffect,
-  useErrorBoundary,
-  useLayoutEffect,
-  useMemo,
-  useReducer,
-  useRef,
-  useState,
-} from "../../vendor/htm-preact-standalone.module.js";
-
-import { useState } from "../../vendor/htm-preact-standalone.module.js";
+export const { Component, createContext, h, render } = globalThis.preact;
+export const { useCallback, useContext, useEffect, useErrorBoundary, useLayoutEffect, useMemo, useReducer, useRef, useState } =
+  globalThis.preactHooks;
+export const html = globalThis.htm.bind(h);
 
 let lastId = 0;
 

@@ -84,7 +84,7 @@ export async function setLanguage(name) {
 async function use(name) {
   await Promise.all([...new Set(["en", name])].map(load));
   language = name;
-  document.documentElement.lang = name === "zh" ? "zh-CN" : name;
+  document.documentElement.lang = name;
   listeners.forEach((listener) => listener(name));
 }
 

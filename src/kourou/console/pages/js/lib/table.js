@@ -90,6 +90,9 @@ export function Table(props) {
   });
 
   const activeIndex = rows.findIndex((row) => rowKey(row) === activeKey);
+  // Keys may come faster than renders: the next one counts from here.
+  const position = useRef(-1);
+  position.current = activeIndex;
   const move = (to) => {
     const index = Math.max(0, Math.min(rows.length - 1, to));
     if (!rows.length) return;
@@ -100,6 +103,7 @@ export function Table(props) {
       setView({ scrollTop: element.scrollTop, viewHeight: element.clientHeight });
     }
     focusActive.current = true;
+    position.current = index;
     setActiveKey(rowKey(rows[index]));
   };
   const open = (row) => {
@@ -113,15 +117,15 @@ export function Table(props) {
   };
 
   const latest = useRef(null);
-  latest.current = { move, activeIndex, rows };
+  latest.current = move;
   useShortcuts([
-    { keys: "j", label: t("keys.next_row"), run: () => latest.current.move(latest.current.activeIndex + 1) },
-    { keys: "k", label: t("keys.previous_row"), run: () => latest.current.move(Math.max(0, latest.current.activeIndex - 1)) },
+    { keys: "j", label: t("keys.next_row"), run: () => latest.current(position.current + 1) },
+    { keys: "k", label: t("keys.previous_row"), run: () => latest.current(position.current - 1) },
   ], []);
 
   const keyDown = (event) => {
     if (event.target.closest("input, button, a, select, textarea") && event.target.closest("tr") !== event.target) return;
-    const index = activeIndex;
+    const index = position.current;
     const moves = { ArrowDown: index + 1, ArrowUp: index - 1, Home: 0, End: rows.length - 1, PageDown: index + 15, PageUp: index - 15 };
     if (event.key in moves) move(moves[event.key]);
     else if (event.key === "Enter" && rows[index]) open(rows[index]);
