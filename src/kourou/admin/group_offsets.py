@@ -93,6 +93,25 @@ async def reset_offsets(
     ResponseError CONSUMER_NOT_ONLINE from brokers that need online members. `is_cpp`: these are C++ clients
     of RocketMQ 4, which expect another format. `route_of`: a topic or cluster whose brokers are used.
     """
+    moved: dict[MessageQueue, int] = {}
+    for address in replica_addresses(await admin.route(route_of or topic)):
+        moved |= await reset_broker(
+            admin, address, group, topic, timestamp_ms, is_force=is_force, is_cpp=is_cpp
+        )
+    return [_queue_offset(queue, moved[queue]) for queue in sorted(moved)]
+
+
+async def reset_broker(
+    admin: Admin,
+    address: str,
+    group: str,
+    topic: str,
+    timestamp_ms: int,
+    *,
+    is_force: bool = True,
+    is_cpp: bool = False,
+) -> dict[MessageQueue, int]:
+    """Like `reset_offsets`, in the queues of one broker."""
     header = ResetOffsetRequestHeader(
         topic=topic,
         group=group,
@@ -101,10 +120,7 @@ async def reset_offsets(
         queue_id=-1,
         queue_offset=-1,
     )
-    moved: dict[MessageQueue, int] = {}
-    for address in replica_addresses(await admin.route(route_of or topic)):
-        moved |= await _reset_at(admin, address, header, is_cpp)
-    return [_queue_offset(queue, moved[queue]) for queue in sorted(moved)]
+    return await _reset_at(admin, address, header, is_cpp)
 
 
 async def _reset_at(

@@ -30,14 +30,20 @@ from kourou.console.api import (
     audit,
     brokers,
     doctor,
+    group_changes,
+    group_offsets,
+    groups,
     message,
     message_search,
     messages,
     namesrvs,
     overview,
     pipelines,
+    producers,
+    sends,
     session,
     topic_changes,
+    topic_files,
     topics,
 )
 from kourou.console.api_errors import ApiError, api_error_of, not_found
@@ -69,9 +75,15 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *audit.ENDPOINTS,
     *topics.ENDPOINTS,
     *topic_changes.ENDPOINTS,
+    *group_changes.ENDPOINTS,
+    *group_offsets.ENDPOINTS,
+    *groups.ENDPOINTS,
     *messages.ENDPOINTS,
     *message.ENDPOINTS,
     *message_search.ENDPOINTS,
+    *producers.ENDPOINTS,
+    *sends.ENDPOINTS,
+    *topic_files.ENDPOINTS,
 )
 """Every operation of the API."""
 

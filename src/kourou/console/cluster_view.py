@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from kourou.admin.brokers import GroupQueueLag, broker_consume_stats
 from kourou.admin.clusters import BrokerSummary, cluster_list
+from kourou.admin.connections import producers_of_broker
 from kourou.admin.groups import group_configs
 from kourou.admin.replication import SlaveLag, read_replication, slave_lags
 from kourou.admin.session import Admin, BrokerAddress
@@ -22,7 +23,7 @@ from kourou.console.group_members import GroupMembers, Members
 from kourou.console.lag_table import LagTable, lag_table
 from kourou.console.shared_read import SharedRead
 from kourou.errors import KourouError
-from kourou.protocol.bodies import SubscriptionGroupConfig, TopicConfig
+from kourou.protocol.bodies import ProducerInfo, SubscriptionGroupConfig, TopicConfig
 from kourou.protocol.names import reply_topic
 
 # Pages refresh every few seconds; tables change rarely, and a change made here drops them at once.
@@ -71,6 +72,7 @@ class ClusterView:
         self._activity = SharedRead(self._read_activity, _LAG_KEEP_S)
         self._last_sample: TopSample | None = None
         self._lag_table = SharedRead(self._read_lag_table, _STATE_KEEP_S)
+        self._producers = SharedRead(self._read_producers, _LAG_KEEP_S)
         self._members = GroupMembers(admin, self._brokers_of_group)
 
     async def brokers(self) -> Reading[list[BrokerSummary]]:
@@ -120,6 +122,10 @@ class ClusterView:
             {row.group: round(row.consume_tps, 2) for row in activity.groups},
         )
 
+    async def producers(self) -> Reading[dict[str, dict[str, list[ProducerInfo]]]]:
+        """The connected producers: broker name → group → clients."""
+        return await self._producers.get()
+
     async def members(self, group: str) -> Members:
         """The online members of a group."""
         return await self._members.get(group)
@@ -143,6 +149,7 @@ class ClusterView:
             self._lag_table,
             self._slaves,
             self._activity,
+            self._producers,
             self._members,
         )
 
@@ -189,6 +196,13 @@ class ClusterView:
     async def _read_lag_table(self) -> Reading[LagTable]:
         lags = await self.lags()
         return Reading(lag_table(lags.data, lags.as_of), lags.as_of, lags.problems)
+
+    async def _read_producers(self) -> Reading[dict[str, dict[str, list[ProducerInfo]]]]:
+        async def ask(address: str) -> dict[str, list[ProducerInfo]]:
+            return (await producers_of_broker(self._admin, address)).data
+
+        found, as_of, problems = await self._of_masters(ask)
+        return Reading({master.broker_name: table for master, table in found}, as_of, problems)
 
     async def _read_slaves(self) -> list[SlaveLag]:
         brokers = (await self.brokers()).data

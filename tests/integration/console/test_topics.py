@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from urllib.parse import quote
 
 from kourou import AsyncProducer
 from kourou.admin.order_conf import order_conf
+from kourou.cli.admin.topic_changes import _read_configs
 from kourou.testing.cluster import Cluster
 from tests.integration.admin.dead_broker import register_dead_broker
 from tests.integration.admin.group_kit import Traffic
@@ -197,3 +200,36 @@ async def test_changes_are_audited(console: Console) -> None:
         "done",
         "Orders",
     )
+
+
+async def test_topics_are_exported_and_imported(console: Console, tmp_path: Path) -> None:
+    await _create(console, "Orders", kind="FIFO", write_queues=4, read_queues=4)
+    await _create(console, "Payments", brokers=["broker-a"])
+    await console.change("PUT", "/topics/Orders", {"perm": 4, "brokers": ["broker-b"]})
+    entries = await console.get("/exports/topics")
+    assert [(one["topicName"], one["perm"], one["brokers"]) for one in entries] == [
+        ("Orders", 6, ["broker-a"]),
+        ("Orders", 4, ["broker-b"]),
+        ("Payments", 6, ["broker-a"]),
+    ]
+    # mqadmin reads the same file.
+    file = tmp_path / "topics.json"
+    file.write_text(json.dumps(entries))
+    assert [config.topic_name for config in _read_configs(file)] == ["Orders", "Orders", "Payments"]
+
+    await console.change("DELETE", "/topics/Orders")
+    preview = await console.preview("POST", "/imports/topics", {"topics": entries})
+    assert preview["effects"] == [
+        "Creates 1 topic on broker-a: Orders",
+        "Creates 1 topic on broker-b: Orders",
+        "Skips 1 topic on brokers that have them already",
+    ]
+    await console.change("POST", "/imports/topics", {"topics": entries}, plan=preview["plan"])
+    assert await console.get("/exports/topics") == entries
+    answer = await console.change("POST", "/imports/topics", {"topics": entries}, status=400)
+    assert "exist already" in answer["error"]["message"]
+    bad = [{"topicName": "a b"}]
+    answer = await console.change("POST", "/imports/topics", {"topics": bad}, status=400)
+    assert "topics[0]" in answer["error"]["message"]
+    answer = await console.change("POST", "/imports/topics", {"topics": [{"name": "T"}]}, status=400)
+    assert "topicName" in answer["error"]["message"]

@@ -240,13 +240,14 @@ async def _group(snapshot: ClusterSnapshot, group: str) -> GroupView | None:
             snapshot.skip("groups", f"group {group}", error)
             return None
     members = [
-        await _member(snapshot.admin, group, found)
+        await read_member(snapshot.admin, group, found)
         for found in sorted(connection.connection_set, key=lambda found: (found.client_id, found.client_addr))
     ]
     return GroupView(group, connection, members, await _progress(snapshot, group))
 
 
-async def _member(admin: Admin, group: str, connection: Connection) -> Member:
+async def read_member(admin: Admin, group: str, connection: Connection) -> Member:
+    """One member with its report, or why there is none."""
     try:
         return Member(connection, RunningInfo.of(await running_info(admin, group, connection.client_id)))
     except KourouError as error:

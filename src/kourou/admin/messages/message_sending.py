@@ -12,13 +12,16 @@ from kourou.admin.connections import replica_addresses
 from kourou.admin.messages.messages import started_producer
 from kourou.admin.namesrvs import properties_of
 from kourou.admin.session import Admin
+from kourou.client.core.settings import ClientOptions
+from kourou.client.core.transaction_state import TransactionState
 from kourou.client.producer.producer import AsyncProducer
 from kourou.client.producer.send_result import SendResult
+from kourou.client.transactions.transaction_producer import AsyncTransactionProducer
 from kourou.clock import duration_text
 from kourou.errors import ConfigError, KourouError, MessageRefusedError, ResponseError
 from kourou.protocol.bodies import MessageQueue, TopicRouteData
 from kourou.protocol.codes import RequestCode
-from kourou.protocol.message import Message
+from kourou.protocol.message import Message, MessageExt
 from kourou.protocol.versions import V5_0_0, version_desc
 
 MAX_CONCURRENT_SENDS: Final = 32
@@ -89,6 +92,32 @@ async def send_message(
     await admin.route(topic)
     async with started_producer(admin, _own_group(), trace=trace) as producer:
         return SentMessage.of(await producer.send(message, queue=queue))
+
+
+async def send_test_message(
+    admin: Admin,
+    message: Message,
+    *,
+    sharding_key: str | None = None,
+    trace: bool = False,
+    is_transaction: bool = False,
+) -> SentMessage:
+    """Send a message to a topic that exists; `is_transaction`: as a half message that is committed."""
+    await admin.route(message.topic)
+    if not is_transaction:
+        async with started_producer(admin, _own_group(), trace=trace) as producer:
+            return SentMessage.of(await producer.send(message, sharding_key=sharding_key))
+    options: ClientOptions = {**admin.options}
+    async with AsyncTransactionProducer(
+        _own_group(), check=_committed, trace=trace, **options
+    ) as transactions:
+        async with transactions.transaction(message, sharding_key=sharding_key) as transaction:
+            pass
+        return SentMessage.of(transaction.half)
+
+
+def _committed(message: MessageExt) -> TransactionState:
+    return TransactionState.COMMIT
 
 
 async def send_messages(
