@@ -6,7 +6,7 @@ POST starts one, GET returns its progress and what was found so far, DELETE canc
 from __future__ import annotations
 
 import time
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -113,7 +113,7 @@ async def _cancel(call: Call[NoQuery, NoBody]) -> SearchProgress:
     return _progress(call, await call.context.scans.cancel(call.path["id"], call.visitor.user))
 
 
-def _progress(call: Call[NoQuery, object], scan: Scan) -> SearchProgress:
+def _progress(call: Call[NoQuery, Any], scan: Scan) -> SearchProgress:
     words = ["-t", scan.request.topic]
     words += ["-s", scan.request.filter.tags] if scan.request.filter.tags != SUB_ALL else []
     words += ["-b", str(scan.request.begin_ms)] if scan.request.begin_ms is not None else []
