@@ -11,13 +11,13 @@ import { toast } from "./lib/toast.js";
 import { MENU } from "./menu.js";
 
 /**
- * Whether the cluster has what an item of the menu shows.
- * @param {{feature?: string}} item
+ * Whether the user may see what an item of the menu leads to.
+ * @param {{role?: string}} item
  * @param {import("./lib/session.js").Session} session
  * @returns {boolean}
  */
 export function isOffered(item, session) {
-  return !item.feature || session.features?.[item.feature] !== false;
+  return !item.role || item.role === session.role;
 }
 
 /** @param {{session: import("./lib/session.js").Session, active: string|null|undefined}} props */

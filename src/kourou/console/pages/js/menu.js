@@ -1,8 +1,8 @@
 /** The pages: their paths, modules, places in the menu and keys. A page is js/pages/NAME.js. */
 
 /**
- * `feature`: shown only if the session's features do not exclude it. `key`: after g.
- * @type {{section: string, items: {page: string, path: string, key: string, feature?: string}[]}[]}
+ * `key`: after g. `role`: not in the menu of others.
+ * @type {{section: string, items: {page: string, path: string, key: string, role?: "administrator"}[]}[]}
  */
 export const MENU = [
   {
@@ -29,9 +29,9 @@ export const MENU = [
   {
     section: "operations",
     items: [
-      { page: "access", path: "/access", key: "a", feature: "access" },
-      { page: "pipelines", path: "/pipelines", key: "s", feature: "pipelines" },
-      { page: "audit", path: "/audit", key: "l" },
+      { page: "access", path: "/access", key: "a", role: "administrator" },
+      { page: "pipelines", path: "/pipelines", key: "s" },
+      { page: "audit", path: "/audit", key: "l", role: "administrator" },
     ],
   },
 ];

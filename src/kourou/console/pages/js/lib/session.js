@@ -1,10 +1,9 @@
-/** The session of this browser: user, role, CSRF token, features. Read once at the start and after a login. */
+/** The session of this browser: user, role, CSRF token, cluster. Read once at the start and after a login. */
 import { useEffect, useState } from "./html.js";
 
 /**
  * @typedef {{user: string|null, role: "administrator"|"reader"|null, login_required: boolean,
- *   csrf_token: string|null, version: string, namesrvs: string[], clusters: string[], problem: string,
- *   features?: Record<string, boolean>}} Session
+ *   csrf_token: string|null, version: string, namesrvs: string[], clusters: string[], problem: string}} Session
  */
 
 /** @type {Session|null} */
