@@ -40,6 +40,7 @@ _DAILY: Final = {
     "group": ("daily.group", "group_app", "List, show, reset and delete consumer groups."),
     "send": ("daily.send", "send", "Send a message: BODY, a file, or standard input."),
     "tail": ("daily.tail", "tail", "Print the last messages of a topic, then new ones."),
+    "trace": ("daily.trace", "trace_app", "Show the trace of a message; export traces to OpenTelemetry."),
     "context": (
         "daily.context",
         "context_app",
