@@ -104,10 +104,15 @@ class TraceExport:
         self._exported: Recent[str, None] = Recent(_MAX_KNOWN)
         self._offsets: dict[MessageQueue, int] = {}
         self._routes_since_s = 0.0
+        self._is_stopping = False
         self.stats = ExportStats()
 
+    def stop(self) -> None:
+        """Let `run` return once the spans in hand are exported and the offsets committed."""
+        self._is_stopping = True
+
     async def run(self) -> None:
-        """Export until cancelled. What is in hand is then exported by the next run."""
+        """Export until `stop`, or until cancelled. What is not exported then, the next run exports."""
         options = self._options
         await self._admin.route(options.trace_topic)  # a consumer would wait for a topic that does not exist
         consumer = AsyncLitePullConsumer(
@@ -115,7 +120,7 @@ class TraceExport:
         )
         async with consumer:
             await consumer.subscribe(options.trace_topic)
-            while True:
+            while not self._is_stopping:
                 await self.step(await consumer.poll(_POLL_MS))
                 owned = set(consumer.assignment())
                 await consumer.commit(

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
 
@@ -33,6 +33,7 @@ _trace_topic = click.option(
     shell_complete=complete_topics,
     help="Topic that clients write their traces to.",
 )
+_STOP_S: Final = 5.0
 _HEADINGS: Final = ("TIME", "MS", "EVENT", "GROUP", "CLIENT", "COST", "STATUS")
 
 
@@ -163,25 +164,19 @@ def _begin(text: str) -> ConsumeFrom:
 
 
 async def _until_stopped(running: TraceExport) -> None:
+    """Run until Ctrl-C or SIGTERM; then finish the current export, unless the collector is away."""
     task = asyncio.create_task(running.run(), name="trace-export")
-    with _stopped_by_signals(task), suppress(asyncio.CancelledError):
-        await task
-
-
-@contextmanager
-def _stopped_by_signals(task: asyncio.Task[None]) -> Iterator[None]:
-    """Cancel the task at Ctrl-C and SIGTERM. Elsewhere than in a main thread these end the program."""
     loop = asyncio.get_running_loop()
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    with suppress(NotImplementedError, RuntimeError, ValueError):
-        for number in numbers:
-            loop.add_signal_handler(number, task.cancel)
-    try:
-        yield
-    finally:
-        with suppress(NotImplementedError, RuntimeError, ValueError):
-            for number in numbers:
-                loop.remove_signal_handler(number)
+
+    def stop() -> None:
+        running.stop()
+        loop.call_later(_STOP_S, task.cancel)
+
+    with suppress(NotImplementedError, RuntimeError, ValueError):  # not on Windows, nor in other threads
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop)
+    with suppress(asyncio.CancelledError):
+        await task
 
 
 def _summary(running: TraceExport, exporter: OtlpExporter) -> str:
