@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import pytest
 
+from kourou.admin.messages.trace import MessageTrace, TraceStatus, message_trace
+from kourou.admin.messages.trace_export import TraceExport, TraceExportOptions
+from kourou.admin.messages.trace_spans import TraceSpan
+from kourou.admin.session import Admin
 from tests.interop.kit import wire
 from tests.interop.kit.cluster import wait_until
 from tests.interop.kit.lanes import JAVA_LANES, Lane, every_java_lane
@@ -113,6 +118,65 @@ def test_mqadmin_shows_the_trace_of_a_message(traces: dict[str, Traced], lane_na
     rows = [line.split() for line in shown.stdout.splitlines()]
     assert any(row[:2] == ["Pub", traced.producer] and row[-1] == "success" for row in rows), shown
     assert any(row[:2] == ["Sub", traced.group] and row[-1] == "success" for row in rows), shown
+
+
+@every_java_lane
+def test_a_trace_as_a_timeline(traces: dict[str, Traced], lane_name: str) -> None:
+    """The failed attempt and the retry of a Java consumer, with all that its records have."""
+    traced = traces[lane_name]
+    wait_types(traced, 1, "Pub", "SubBefore", "SubAfter", "SubBefore", "SubAfter")
+    message = traced.sent[1]
+
+    async def read() -> MessageTrace:
+        async with Admin(namesrv=traced.lane.cluster.namesrv) as admin:
+            return await message_trace(admin, message["msgId"])
+
+    trace = asyncio.run(read())
+    assert trace.is_complete and trace.topic == traced.topic
+    (sent,), (group,) = trace.sends, trace.consumers
+    assert (sent.group, sent.keys, sent.tags) == (traced.producer, message["keys"], message["tags"])
+    assert (sent.offset_msg_id, sent.message_type) == (message["offsetMsgId"], "normal")
+    assert group.consumer_group == traced.group
+    failed, done = group.attempts
+    assert (failed.retry_times, failed.status) == (0, TraceStatus.FAILED)
+    assert (done.retry_times, done.status) == (1, TraceStatus.SUCCESS)
+    assert failed.end_ms is not None
+    assert sent.begin_ms <= failed.begin_ms <= failed.end_ms <= done.begin_ms <= trace.end_ms
+
+
+@every_java_lane
+def test_traces_of_java_clients_become_spans(traces: dict[str, Traced], lane_name: str) -> None:
+    traced = traces[lane_name]
+    wait_types(traced, 1, "Pub", "SubBefore", "SubAfter", "SubBefore", "SubAfter")
+    msg_id = traced.sent[1]["msgId"]
+    exported: dict[str, TraceSpan] = {}
+
+    async def take(spans: Sequence[TraceSpan]) -> None:
+        exported.update(
+            (span.span_id, span) for span in spans if span.attributes["messaging.message.id"] == msg_id
+        )
+
+    async def export() -> None:
+        options = TraceExportOptions(group=f"{traced.group}-export", consume_from="first")
+        async with Admin(namesrv=traced.lane.cluster.namesrv) as admin:
+            running = TraceExport(admin, take, options)
+            task = asyncio.create_task(running.run())
+            async with asyncio.timeout(_TOLD_S):
+                while len(exported) < 3 and not task.done():  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+            running.stop()
+            await task
+
+    asyncio.run(export())
+    sent, failed, done = sorted(exported.values(), key=lambda span: span.start_ns)
+    assert [span.name for span in (sent, failed, done)] == [
+        f"send {traced.topic}",
+        f"process {traced.topic}",
+        f"process {traced.topic}",
+    ]
+    assert failed.parent_span_id == done.parent_span_id == sent.span_id
+    assert (sent.error, failed.error, done.error) == (None, "failed", None)
+    assert (sent.service, done.service) == (traced.producer, traced.group)
 
 
 @every_java_lane

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kourou import PullConsumer
+from kourou import Message, Producer, PullConsumer
 from kourou.protocol.record import decode_records
 from kourou.testing import LocalCluster
 from tests.crash.killed_broker import KilledBroker
@@ -81,6 +81,33 @@ def test_what_was_read_is_written_to_another_topic(
         original = originals[message.body]
         assert (message.keys, message.tags) == (original.keys, original.tags)
         assert message.queue_id == original.queue_id
+
+
+def test_trace_context_passes_through(
+    spark: SparkSession, rocketmq: LocalCluster, rocketmq_topic: str
+) -> None:
+    """W3C context in a message's properties is a column of the source too, and the same in the copy."""
+    context = {
+        "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        "tracestate": "congo=t61rcWkgMzE,rojo=00f067aa0ba902b7;p:1~2/3@x, vendor@sys=a%20b=c",
+    }
+    copies = f"{rocketmq_topic}-copies"
+    rocketmq.create_topic(copies)
+    with Producer("shop", namesrv=rocketmq.namesrv) as producer:
+        producer.send_many(
+            [Message(rocketmq_topic, b"%d" % number, properties=context) for number in range(3)]
+        )
+        producer.send(Message(rocketmq_topic, b"without"))
+    reader = spark.read.format("rocketmq").option("namesrv", rocketmq.namesrv)
+    read = reader.option("subscribe", rocketmq_topic).load()
+    assert read.filter(read.properties["traceparent"] == context["traceparent"]).count() == 3
+    data = read.select("value", "keys", "properties")
+    save(data, rocketmq.namesrv, copies, dropReservedProperties="true")
+    copied = {message.body: message.properties for message in rocketmq.messages(copies)}
+    assert set(copied) == {b"0", b"1", b"2", b"without"}
+    for body, properties in copied.items():
+        found = {name: value for name, value in properties.items() if name in context}
+        assert found == ({} if body == b"without" else context)
 
 
 def test_a_bad_row_is_named_in_sparks_error(
