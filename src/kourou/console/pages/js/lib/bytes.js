@@ -11,6 +11,17 @@ export function fromBase64(text) {
 }
 
 /**
+ * In lines of 76 characters.
+ * @param {Uint8Array} bytes
+ * @returns {string}
+ */
+export function toBase64(bytes) {
+  const parts = [];
+  for (let at = 0; at < bytes.length; at += 57) parts.push(btoa(String.fromCharCode(...bytes.subarray(at, at + 57))));
+  return parts.join("\n");
+}
+
+/**
  * The bytes as text, or null if they are not of that encoding.
  * @param {Uint8Array} bytes
  * @param {string} [encoding]

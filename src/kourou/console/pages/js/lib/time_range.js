@@ -1,4 +1,4 @@
-/** A range of time, kept in the URL: the last minutes or hours (`range`), or two times (`from`, `to`). */
+/** A range of time, kept in the URL: the last minutes or hours (`range`), all times, or two times (`from`, `to`). */
 import { html } from "./html.js";
 import { fromLocalInput, toLocalInput } from "./form.js";
 import { t } from "./i18n.js";
@@ -14,6 +14,7 @@ const RANGES = { "5m": 5, "15m": 15, "1h": 60, "3h": 180, "12h": 720, "24h": 144
  * @returns {{from: number, to: number}} milliseconds since the epoch
  */
 export function rangeTimes(query, now) {
+  if (query.range === "all") return { from: 0, to: now };
   if (query.range !== "custom") return { from: now - (RANGES[query.range] ?? 60) * MINUTE_MS, to: now };
   const to = Number(query.to) || now;
   return { from: Number(query.from) || to - 60 * MINUTE_MS, to };
