@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.metrics_kit import Scrape
 from tests.e2e.server_process import START_SECONDS, ServerProcess
 from tests.interop.kit.ports import free_port
 
@@ -124,6 +125,13 @@ def test_several_brokers_are_ready_when_each_is(spawn: Spawn, tmp_path: Path) ->
     namesrv, (_, second) = addresses(server)
     checks = listener(server)
     assert get(checks) == (200, "ready\n")
+    status, text = get(checks, "/metrics")
+    scraped = Scrape(text)
+    assert status == 200
+    assert [scraped.value("rocketmq_broker_permission", node_id=f"broker-{x}") for x in "ab"] == [6, 6]
+    # Each process of its own: two brokers and the supervisor with the name server.
+    assert len(scraped.values("process_resident_memory_bytes")) == 3
+    assert scraped.value("kourou_namesrv_brokers", role="master") == 2
     set_permission(namesrv, second, 4)
     assert get(checks) == (503, "broker-b: brokerPermission=4: clients may not send to it\n")
     set_permission(namesrv, second, 6)

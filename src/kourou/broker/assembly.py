@@ -27,6 +27,7 @@ from kourou.store.replica.epochs import EpochFile
 from kourou.transport.client import RemotingClient
 from kourou.transport.connection import BulkHandler, Connection
 from kourou.transport.from_config import client_settings, server_settings
+from kourou.transport.request import RequestMeter
 from kourou.transport.server import RemotingServer
 from kourou.transport.tasks import TaskOwner
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from kourou.broker.admission import Admission
     from kourou.broker.groups.consumers import ConsumerManager
     from kourou.broker.groups.producers import ProducerManager
+    from kourou.broker.metrics.broker_metrics import BrokerMetrics
     from kourou.broker.pull.long_polling import PullRequestHoldService
     from kourou.broker.storage.commit_cycle import CommitCycle
     from kourou.config.broker import BrokerConfig
@@ -61,6 +63,7 @@ class ServingPart(BrokerPart):
         commit_cycle: CommitCycle,
         tasks: TaskOwner,
         requests: TaskOwner,
+        meter: RequestMeter | None,
     ) -> None:
         self._producers = producers
         self._consumers = consumers
@@ -79,7 +82,13 @@ class ServingPart(BrokerPart):
             bulk=bulk_handler,
             checks=admission.request_checks,
             new_state=ConnectionState,
+            meter=meter,
         )
+
+    @property
+    def connection_count(self) -> int:
+        """How many connections are open."""
+        return len(self._server.connections)
 
     async def start(self, tasks: TaskOwner) -> None:
         await self._server.start()
@@ -146,7 +155,8 @@ class RunningBroker:
         )
         client = RemotingClient(client_settings(config, config.connect_timeout_millis))
         epochs = EpochFile(setup.files, store.config.root)
-        handlers = (*handlers, wiring.master_part(services, epochs))
+        master = wiring.master_part(services, epochs)
+        handlers = (*handlers, master)
         master_found: Callable[[str | None, str | None], None] | None = None
         if config.is_slave:
             slave = wiring.slave_part(services, epochs, client)
@@ -157,6 +167,18 @@ class RunningBroker:
             services.live_config.get,
             services.changed.soon,
         )
+        self.metrics: BrokerMetrics | None = None
+        if setup.measures:
+            from kourou.broker.metrics_wiring import make_metrics  # rarely used, and a start should be fast
+
+            self.metrics = make_metrics(
+                services,
+                transactions,
+                master.server,
+                bulk_handler,
+                lambda: self._serving.connection_count,
+            )
+        is_metered = config.enable_remoting_metrics and self.metrics is not None
         self._serving = ServingPart(
             handlers,
             config=config,
@@ -169,6 +191,7 @@ class RunningBroker:
             commit_cycle=services.commit_cycle,
             tasks=services.tasks,
             requests=services.requests,
+            meter=self.metrics.requests if self.metrics is not None and is_metered else None,
         )
         registration = Registration(
             config=services.live_config,
@@ -198,6 +221,7 @@ class RunningBroker:
             UpkeepPart(log_watch=store.watch, disk=disk, flush=flush, retention=retention, preparer=preparer),
             OutboundPart(client),
             self._serving,
+            *_metrics_part(self.metrics),
             RegistrationPart(registration, out_api, services.changed, services.tasks),
         )
 
@@ -277,3 +301,11 @@ class RunningBroker:
             out_api=self._out_api,
             now_ms=services.now_ms,
         ).why_not_ready()
+
+
+def _metrics_part(metrics: BrokerMetrics | None) -> tuple[BrokerPart, ...]:
+    if metrics is None:
+        return ()
+    from kourou.broker.metrics.part import MetricsPart
+
+    return (MetricsPart(metrics),)

@@ -1,6 +1,6 @@
 """BrokerController: a broker's life, in order.
 
-start: answer health checks, where they are configured; open the store, which recovers it; recover and start
+start: answer HTTP requests, where a port is configured; open the store, which recovers it; recover and start
 the parts one after the other (assembly.py). stop: stop the parts in reverse.
 """
 
@@ -20,10 +20,11 @@ from kourou.clock import Clock
 from kourou.config.broker import BrokerConfig
 from kourou.store.disk.files import Files
 from kourou.store.kernel import KernelChoice, choose_kernel
-from kourou.transport.from_config import start_probes
+from kourou.transport.from_config import start_http
 
 if TYPE_CHECKING:
-    from kourou.transport.http_probe import HttpProbes
+    from kourou.metrics.families import Family
+    from kourou.transport.http_server import HttpHandler, HttpListeners
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ _STARTING = "the broker is starting: its store is opened, and recovered where it
 class _Closed:
     """The store is not open: before the start, or during it, or the start has failed."""
 
-    probes: HttpProbes | None = None
+    http: HttpListeners | None = None
     why_not_ready = _STARTING
 
 
@@ -43,7 +44,7 @@ class _Open:
     """There is a broker around an open store; `why_not_ready` None: its parts have started and run."""
 
     running: RunningBroker
-    probes: HttpProbes | None
+    http: HttpListeners | None
     why_not_ready: str | None = _STARTING
 
 
@@ -57,7 +58,8 @@ class _Stopping(_Open):
 class BrokerController:
     """One broker. Create it anywhere, `start` and `stop` it once, on the same loop; or use `async with`.
 
-    `checks` decide which requests are admitted, from the first one on (admission.py).
+    `checks` decide which requests are admitted, from the first one on (admission.py). `has_metrics`: metrics
+    are measured although no port of the configuration serves them.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class BrokerController:
         clock: Clock | None = None,
         hooks: BrokerHooks | None = None,
         checks: Iterable[AdmissionCheck] = (),
+        has_metrics: bool = False,
     ) -> None:
         self._setup = BrokerSetup(
             config=config,
@@ -76,6 +79,7 @@ class BrokerController:
             hooks=hooks or BrokerHooks(),
             checks=tuple(checks),
             kernel=choose_kernel(is_enabled=config.compiled_kernel_enable),
+            has_metrics=has_metrics,
         )
         self._state: _Closed | _Open = _Closed()
 
@@ -92,22 +96,27 @@ class BrokerController:
         if self.kernel.is_fault:
             _log.warning("%s", self.kernel)
         # Before anything that may take long: until then it reports that it is not ready.
-        probes = await start_probes(config, self.why_not_ready)
-        self._state = _Closed(probes)
+        http = await start_http(
+            config,
+            self._http_routes,
+            metrics_port=config.served_metrics_port,
+            metrics_host=config.metrics_prom_exporter_host,
+        )
+        self._state = _Closed(http)
         try:
             running = await RunningBroker.open(self._setup)
         except BaseException:
-            if probes is not None:
-                await probes.stop()
+            if http is not None:
+                await http.stop()
             raise
-        self._state = _Open(running, probes)
+        self._state = _Open(running, http)
         try:
             await running.start()
         except BaseException:
             await self.stop()
             raise
         if not isinstance(self._state, _Stopping):
-            self._state = _Open(running, probes, why_not_ready=None)
+            self._state = _Open(running, http, why_not_ready=None)
         names = config.broker_name, config.broker_cluster_name, self.address
         _log.info(
             "broker %s of cluster %s serves at %s, store %s, %s",
@@ -130,7 +139,7 @@ class BrokerController:
             return
         if not isinstance(state, _Stopping):
             done = asyncio.ensure_future(self._stop(state, timeout_ms))
-            state = _Stopping(state.running, state.probes, "the broker is stopping", done=done)
+            state = _Stopping(state.running, state.http, "the broker is stopping", done=done)
             self._state = state
         await asyncio.shield(state.done)
 
@@ -138,8 +147,8 @@ class BrokerController:
         try:
             await state.running.stop(timeout_ms)
         finally:
-            if state.probes is not None:
-                await state.probes.stop()
+            if state.http is not None:
+                await state.http.stop()
         _log.info("broker %s has stopped", self._setup.config.broker_name)
 
     async def __aenter__(self) -> Self:
@@ -189,7 +198,34 @@ class BrokerController:
     @property
     def probe_address(self) -> str | None:
         """`host:port` where health checks are answered by HTTP; None: nowhere."""
-        return None if self._state.probes is None else self._state.probes.address
+        return None if self._state.http is None else self._state.http.address
+
+    @property
+    def metrics_address(self) -> str | None:
+        """`host:port` where metrics are served; None: nowhere."""
+        return None if self._state.http is None else self._state.http.metrics_address
+
+    # -- metrics ---------------------------------------------------------------------------------
+
+    async def metric_families(self) -> list[Family]:
+        """The metrics of this moment; none unless the broker runs and they are measured."""
+        state = self._state
+        is_running = isinstance(state, _Open) and not isinstance(state, _Stopping)
+        metrics = state.running.metrics if isinstance(state, _Open) and is_running else None
+        return [] if metrics is None else await metrics.families()
+
+    def _http_routes(self) -> dict[str, HttpHandler]:
+        from kourou.broker.metrics.labels import broker_scope
+        from kourou.transport.http_probe import probe_routes
+        from kourou.transport.metrics_http import METRICS, metrics_handler
+
+        def max_series() -> int:
+            return self.config.metrics_otel_cardinality_limit
+
+        return {
+            **probe_routes(self.why_not_ready),
+            METRICS: metrics_handler(self.metric_families, max_series, broker_scope(self.config)),
+        }
 
     async def why_not_ready(self) -> str | None:
         """Why clients cannot send to this broker now, in one line; None: they can (readiness.py)."""

@@ -35,6 +35,7 @@ from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
 from kourou.broker.tables.topics import TopicConfigManager
 from kourou.clock import Clock
 from kourou.config.broker import BrokerConfig
+from kourou.config.metrics_settings import OTLP_GRPC, OTLP_HTTP
 from kourou.protocol.message_id import UniqueIdGenerator, host_text
 from kourou.store.config_file import JsonConfigFile
 from kourou.store.disk.files import Files
@@ -56,6 +57,19 @@ class BrokerSetup:
     hooks: BrokerHooks
     checks: Iterable[AdmissionCheck]
     kernel: KernelChoice
+    has_metrics: bool = False
+    """Whether metrics are measured even if no port of the broker's own serves them."""
+
+    @property
+    def measures(self) -> bool:
+        """Whether metrics are measured."""
+        config = self.config
+        return (
+            self.has_metrics
+            or config.http_port is not None
+            or config.served_metrics_port is not None
+            or config.metrics_exporter_type in (OTLP_GRPC, OTLP_HTTP)
+        )
 
     def checked(self) -> Self:
         """The same with ports, if none are configured. ConfigError: none is free."""
@@ -209,6 +223,7 @@ class BrokerServices:
             timers=timers,
             clock_watch=clock_watch,
             now_ms=now_ms,
+            events=stats.events,
         )
         start_ms = now_ms()
         new_uniq_key = UniqueIdGenerator(

@@ -172,6 +172,7 @@ def transactions_part(services: BrokerServices, transactions: Transactions) -> T
             records=services.records,
             requests=services.requests,
             writer=services.writer,
+            events=services.stats.events,
         ),
         check=TransactionCheck(
             transactions=transactions,
@@ -296,6 +297,7 @@ def sends(
         topics=services.topics,
         groups=services.groups,
         locks=services.locks,
+        events=services.stats.events,
     )
     properties = PropertyRewriter(
         cluster=config.broker_cluster_name, region=config.region_id, trace_on=config.trace_on
@@ -313,6 +315,7 @@ def sends(
         writer=services.writer,
         answer=answer,
         half_cache=half_cache,
+        events=services.stats.events,
     )
     replies = ReplyMessageProcessor(
         config=services.live_config,

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from kourou.cli.serving import (
     ServerOptions,
+    http_lines,
     log_config,
     log_name,
     log_place,
     log_start,
     logged_failure,
     printed_config,
-    probe_line,
     run_folder,
     show_notes,
 )
@@ -113,7 +113,7 @@ def _print_booted(broker: BrokerController, log: LogConfig) -> None:
     config = broker.config
     boot = f"The broker[{config.broker_name}, {broker.address}] boot success. serializeType=JSON"
     names = f" and name server is {config.namesrv_addr}" if config.namesrv_addr else ""
-    probes = probe_line(broker.probe_address)
+    probes = http_lines(broker.probe_address, broker.metrics_address)
     print(f"{boot}{names}\n{log_place(log)}\n{broker.kernel}\n{probes}", end="", flush=True)
 
 

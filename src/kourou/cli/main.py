@@ -149,7 +149,7 @@ _home = click.option("--home", type=Path, metavar="DIR", help="Folder of logs an
 _http_port = click.option(
     "--http-port",
     metavar="PORT",
-    help="Serve HTTP health checks (/readyz, /livez) on this port; 0 picks one.",
+    help="Serve health checks (/readyz, /livez) and metrics (/metrics) by HTTP on this port; 0 picks one.",
 )
 _log_file = click.option("--log-file", metavar="FILE", help="Log file; - logs to the console.")
 _log_level = choice_option("--log-level", default=LogLevel.INFO, help="Minimum log level.")

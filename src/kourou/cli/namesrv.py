@@ -10,13 +10,13 @@ from pathlib import Path
 
 from kourou.cli.serving import (
     ServerOptions,
+    http_lines,
     log_config,
     log_name,
     log_place,
     log_start,
     logged_failure,
     printed_config,
-    probe_line,
     run_folder,
     show_notes,
 )
@@ -62,7 +62,11 @@ def _serve(config: NamesrvConfig, log: LogConfig) -> None:
     async def started(server: NameServer) -> None:
         # Scripts wait for the start of this line, which is Apache's.
         boot = f"The Name Server boot success. serializeType=JSON, address {server.address}"
-        print(f"{boot}\n{log_place(log)}\n{probe_line(server.probe_address)}", end="", flush=True)
+        print(
+            f"{boot}\n{log_place(log)}\n{http_lines(server.probe_address, server.metrics_address)}",
+            end="",
+            flush=True,
+        )
 
     run_server(
         Service(

@@ -112,9 +112,10 @@ def log_place(log: LogConfig) -> str:
     return f"log file: {log.path}" if log.path else "log: on this console"
 
 
-def probe_line(address: str | None) -> str:
-    """A line with the address of health checks; empty without them."""
-    return f"health checks: http://{address}/readyz\n" if address else ""
+def http_lines(probe_address: str | None, metrics_address: str | None) -> str:
+    """Lines with the addresses of health checks and metrics; empty without them."""
+    probes = f"health checks: http://{probe_address}/readyz\n" if probe_address else ""
+    return probes + (f"metrics: http://{metrics_address}/metrics\n" if metrics_address else "")
 
 
 def run_folder(environ: Mapping[str, str]) -> Path:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from kourou.cli.serving import (
     ServerOptions,
+    http_lines,
     log_config,
     log_place,
     log_start,
     logged_failure,
-    probe_line,
     run_folder,
     show_notes,
 )
@@ -82,7 +82,7 @@ def _serve(options: StandaloneOptions, log: LogConfig, console: ConsoleSettings 
         servers = server.servers
         show_notes(servers.notes)
         lines = [ready_line(servers, options), *server.console_lines, log_place(log), *servers.kernel_lines]
-        print(*lines, probe_line(servers.probe_address), sep="\n", end="", flush=True)
+        print(*lines, http_lines(servers.probe_address, servers.probe_address), sep="\n", end="", flush=True)
         warning = await servers.address_warning()
         if warning is not None:
             _log.warning("%s", warning)

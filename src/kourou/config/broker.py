@@ -19,6 +19,7 @@ from kourou.config.broker_without_effect import BROKER_KEYS_WITHOUT_EFFECT
 from kourou.config.component import ComponentConfig, attributes_of
 from kourou.config.host import advertised_address, host_name
 from kourou.config.keys import Key, KeyTable, Value, settings_of
+from kourou.config.metrics_settings import PROM, MetricsSettings
 from kourou.config.remoting import CLIENT_KEYS_WITHOUT_EFFECT, RemotingSettings
 from kourou.config.replication_settings import ReplicationSettings
 from kourou.config.store_settings import StoreSettings
@@ -30,7 +31,9 @@ SLAVE: Final = "SLAVE"
 
 
 @dataclass(frozen=True, kw_only=True)
-class BrokerConfig(BrokerSettings, StoreSettings, ReplicationSettings, RemotingSettings, ComponentConfig):
+class BrokerConfig(
+    BrokerSettings, StoreSettings, ReplicationSettings, MetricsSettings, RemotingSettings, ComponentConfig
+):
     """The configuration of a broker. Paths are absolute once loaded from a file or options.
 
     Name and addresses that are not given are filled in.
@@ -62,6 +65,13 @@ class BrokerConfig(BrokerSettings, StoreSettings, ReplicationSettings, RemotingS
     def is_slave(self) -> bool:
         """Whether the broker follows a master."""
         return self.broker_role == SLAVE
+
+    @property
+    def served_metrics_port(self) -> int | None:
+        """The port for metrics beside the HTTP port; None: there is none."""
+        if self.metrics_port is None and self.metrics_exporter_type == PROM:
+            return self.metrics_prom_exporter_port
+        return self.metrics_port
 
     @classmethod
     def known_keys(cls) -> KeyTable:

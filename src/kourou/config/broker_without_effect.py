@@ -30,7 +30,6 @@ _NO_PROXY: Final = "there is no proxy, for whose broadcasting clients the broker
 _ONE_REGISTRATION: Final = "a registration is one request; 100,000 topics fit into a frame"
 _NO_POP: Final = "POP consumption is not in this version"
 _NO_LITE: Final = "lite topics are not in this version"
-_NO_METRICS: Final = "metrics are not exported in this version; mqadmin has statistics"
 _NO_COLD_CONTROL: Final = "cold data is read off the event loop; no client is throttled for it"
 _NO_ACCESS_CONTROL: Final = "there is no access control in this version"
 _NOT_PROTECTED: Final = (
@@ -141,7 +140,7 @@ _SENDING: Final = (
         transactionOpMsgMaxSize=4_096,
         transactionOpBatchInterval=3_000,
     ),
-    *keys(LONG, _NO_METRICS, transactionMetricFlushInterval=10_000),
+    *keys(LONG, "open transactions are counted from the queues", transactionMetricFlushInterval=10_000),
     Key("maxDelayTime", INT, 40, "messageDelayLevel sets the delay levels"),
 )
 
@@ -216,48 +215,10 @@ _STATISTICS: Final = (
         "statistics are deleted with their topic or group (autoDeleteUnusedStats)",
         maxStatsIdleTimeInMinutes=-1,
     ),
-    *keys(
-        BOOL,
-        _NO_METRICS,
-        metricsInDelta=False,
-        enableRemotingMetrics=True,
-        enableMessageStoreMetrics=True,
-        enablePopMetrics=True,
-        enableConnectionMetrics=True,
-        enableTransactionMetrics=True,
-        enableStatsMetrics=True,
-        enableRequestMetrics=True,
-        enableLagAndDlqMetrics=True,
-    ),
-    *keys(
-        INT,
-        _NO_METRICS,
-        metricsOtelCardinalityLimit=50_000,
-        metricsPromExporterPort=5_557,
-        metricsExportBatchMaxDataPoints=1_000,
-    ),
-    *keys(
-        LONG,
-        _NO_METRICS,
-        metricGrpcExporterTimeOutInMills=3_000,
-        metricGrpcExporterIntervalInMills=60_000,
-        metricLoggingExporterIntervalInMills=10_000,
-    ),
-    *keys(
-        STRING,
-        _NO_METRICS,
-        metricsGrpcExporterTarget="",
-        metricsGrpcExporterHeader="",
-        metricsPromExporterHost="",
-        metricsLabel="",
-    ),
-    Key(
-        "metricsExporterType",
-        ENUM,
-        "DISABLE",
-        _NO_METRICS,
-        choices=("DISABLE", "OTLP_GRPC", "PROM", "LOG"),
-    ),
+    *keys(BOOL, "metrics are pushed as totals since the start", metricsInDelta=False),
+    *keys(BOOL, _NO_POP, enablePopMetrics=True),
+    *keys(INT, "metrics are pushed in one piece", metricsExportBatchMaxDataPoints=1_000),
+    *keys(LONG, "metrics are not logged", metricLoggingExporterIntervalInMills=10_000),
     *keys(
         BOOL,
         "there is one log, with one line per change",

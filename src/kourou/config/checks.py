@@ -10,6 +10,7 @@ from typing import Final
 
 _ADDRESS: Final = re.compile(r"(\[[^\[\];,]+\]|[^\s:;,]+):(\d{1,5})", re.ASCII)
 _NAME: Final = re.compile(r"\S{1,127}")
+_LABEL: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _HOUR: Final = re.compile(r"([01]?\d|2[0-3])", re.ASCII)
 _DELAY: Final = re.compile(r"\d+[smhd]", re.ASCII | re.IGNORECASE)
 
@@ -29,6 +30,24 @@ def addresses(text: str) -> str | None:
 def _is_address(text: str) -> bool:
     match = _ADDRESS.fullmatch(text)
     return match is not None and int(match[2]) <= 65_535
+
+
+def split_labels(text: str) -> list[tuple[str, str]]:
+    """Names and values of `name:value`, separated by `,`.
+
+    >>> split_labels("zone:a, rack:7")
+    [('zone', 'a'), ('rack', '7')]
+    """
+    pairs = [part.strip().partition(":") for part in text.split(",") if part.strip()]
+    return [(name.strip(), value.strip()) for name, _, value in pairs]
+
+
+def labels(text: str) -> str | None:
+    """`name:value`, several separated by `,`."""
+    pairs = split_labels(text)
+    if all(_LABEL.fullmatch(name) and value for name, value in pairs):
+        return None
+    return "name:value, several separated by , as in zone:a,rack:7"
 
 
 def name(text: str) -> str | None:

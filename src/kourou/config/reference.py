@@ -15,6 +15,7 @@ from kourou.config.broker import BrokerConfig
 from kourou.config.broker_settings import BrokerSettings
 from kourou.config.component import ComponentConfig
 from kourou.config.keys import Key, KeyTable, ValueType, format_value, settings_of
+from kourou.config.metrics_settings import MetricsSettings
 from kourou.config.namesrv import NamesrvConfig
 from kourou.config.other_keys import OTHER_KEYS
 from kourou.config.remoting import RemotingServerSettings, TlsSettings
@@ -70,7 +71,7 @@ _VARIABLES: Final[Mapping[str, str]] = {
 def reference() -> str:
     broker, namesrv = BrokerConfig.known_keys(), NamesrvConfig.known_keys()
     parts = [_INTRODUCTION]
-    parts += ["## Broker\n", *_sections(BrokerSettings, StoreSettings, ReplicationSettings)]
+    parts += ["## Broker\n", *_sections(BrokerSettings, StoreSettings, ReplicationSettings, MetricsSettings)]
     parts += ["## Name server\n", _rows(_honoured(NamesrvConfig))]
     parts += ["## Both\n", *_sections(ComponentConfig, RemotingServerSettings, TlsSettings)]
     parts += ["## Clients\n", _CLIENTS, _names("key", _CLIENT_KEYS)]

@@ -43,8 +43,9 @@ class RemotingServerSettings:
         "httpPort",
         INT,
         None,
-        "Kourou's own: serve health checks by HTTP on this port, `/readyz` and `/livez` "
-        "([deploying.md](deploying.md)); 0 picks a free one. Off if not set.",
+        "Kourou's own: serve HTTP on this port: health checks, `/readyz` and `/livez` "
+        "([deploying.md](deploying.md)), and metrics, `/metrics` and `/metrics/exporter` "
+        "([metrics.md](metrics.md)); 0 picks a free one. Off if not set.",
         low=0,
         high=65_535,
         shown=False,
@@ -54,6 +55,16 @@ class RemotingServerSettings:
         STRING,
         None,
         "Kourou's own: the address of that port; `bindAddress` if not set.",
+        shown=False,
+    )
+    # For networks that may see metrics and nothing else.
+    metrics_port: int | None = _connections(
+        "metricsPort",
+        INT,
+        None,
+        "Kourou's own: serve the same on this port, too; 0 picks a free one. Off if not set.",
+        low=0,
+        high=65_535,
         shown=False,
     )
     # Brokers register every 30 s; four missed rounds mean that the peer is gone.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kourou.clock import monotonic_ms
 from kourou.config import NamesrvConfig
 from kourou.errors import KourouError
+from kourou.metrics.process import LoopLag
 from kourou.namesrv.broker_processor import BrokerProcessor
 from kourou.namesrv.config_processor import ConfigProcessor, KvConfigProcessor
 from kourou.namesrv.disk_worker import DiskWorker
@@ -24,13 +25,15 @@ from kourou.protocol.command import RemotingCommand
 from kourou.transport.client import RemotingClient
 from kourou.transport.connection import Connection
 from kourou.transport.dispatcher import run_request
-from kourou.transport.from_config import client_settings, server_settings, start_probes
+from kourou.transport.from_config import client_settings, server_settings, start_http
 from kourou.transport.request import Processor, Request
+from kourou.transport.request_latency import RequestLatency
 from kourou.transport.server import RemotingServer
 from kourou.transport.tasks import TaskOwner
 
 if TYPE_CHECKING:
-    from kourou.transport.http_probe import HttpProbes
+    from kourou.metrics.families import Family
+    from kourou.transport.http_server import HttpHandler, HttpListeners
 
 _log = logging.getLogger(__name__)
 
@@ -41,18 +44,24 @@ MAX_NOTIFICATIONS = 1_000
 class NameServer:
     """One name server. It keeps nothing but the KV configuration; brokers bring the rest again.
 
-    Create it anywhere, `start` and `stop` it once, on the same loop; or use `async with`.
+    Create it anywhere, `start` and `stop` it once, on the same loop; or use `async with`. `has_metrics`:
+    metrics are measured although no port of the configuration serves them.
     """
 
-    def __init__(self, config: NamesrvConfig, clock: Clock = monotonic_ms) -> None:
+    def __init__(
+        self, config: NamesrvConfig, clock: Clock = monotonic_ms, *, has_metrics: bool = False
+    ) -> None:
         self._config = config
+        self._has_metrics = has_metrics
         self._clock = clock
         self._state: NamesrvState | None = None
         self._server: RemotingServer | None = None
         self._client: RemotingClient | None = None
         self._disk: DiskWorker | None = None
         self._tasks: TaskOwner | None = None
-        self._probes: HttpProbes | None = None
+        self._http: HttpListeners | None = None
+        self._requests: RequestLatency | None = None
+        self._loop_lag = LoopLag()
         self._notifications = 0
         self._is_serving = False
         self._stopping = False
@@ -65,7 +74,9 @@ class NameServer:
         ConfigError for an invalid file, key or address.
         """
         try:
-            self._probes = await start_probes(self._config, self.why_not_ready)
+            self._http = await start_http(
+                self._config, self._http_routes, metrics_port=self._config.metrics_port
+            )
             await self._start()
         except BaseException:
             await self.stop()
@@ -85,7 +96,12 @@ class NameServer:
             on_min_broker_id_changed=self._notify,
         )
         processors = namesrv_processors(self._state)
-        self._server = RemotingServer(processors, server_settings(self._config), on_close=self._closed)
+        if self._http is not None or self._has_metrics:
+            self._requests = RequestLatency(asyncio.get_running_loop().time)
+            self._loop_lag.start()
+        self._server = RemotingServer(
+            processors, server_settings(self._config), on_close=self._closed, meter=self._requests
+        )
         self._tasks = TaskOwner("namesrv", parent=self._server.tasks)
         await self._server.start()
         self._start_task(self._scan_forever(), "scan-dead-brokers")
@@ -96,8 +112,9 @@ class NameServer:
         try:
             await self._stop_serving(timeout_ms)
         finally:
-            if self._probes is not None:
-                await self._probes.stop()
+            self._loop_lag.stop()
+            if self._http is not None:
+                await self._http.stop()
 
     async def _stop_serving(self, timeout_ms: int) -> None:
         if self._server is not None:
@@ -133,7 +150,32 @@ class NameServer:
     @property
     def probe_address(self) -> str | None:
         """`host:port` where health checks are answered by HTTP; None: nowhere."""
-        return None if self._probes is None else self._probes.address
+        return None if self._http is None else self._http.address
+
+    @property
+    def metrics_address(self) -> str | None:
+        """`host:port` where metrics are served; None: nowhere."""
+        return None if self._http is None else self._http.metrics_address
+
+    async def metric_families(self, *, with_process: bool = True) -> list[Family]:
+        """The metrics of this moment; none unless it serves and they are measured. Without those of the
+        process where a broker in it has them."""
+        from kourou.namesrv.metrics import namesrv_families
+
+        if self._requests is None or not self._is_serving or self._stopping:
+            return []
+        scope = (("node_type", "namesrv"), ("node_id", self.address))
+        connections = len(self._running_server.connections)
+        families = namesrv_families(
+            self.state, self._requests, self._loop_lag, connections, scope, with_process=with_process
+        )
+        return list(families)
+
+    def _http_routes(self) -> dict[str, HttpHandler]:
+        from kourou.transport.http_probe import probe_routes
+        from kourou.transport.metrics_http import METRICS, metrics_handler
+
+        return {**probe_routes(self.why_not_ready), METRICS: metrics_handler(self.metric_families)}
 
     async def why_not_ready(self) -> str | None:
         """Why this name server is not ready, in one line; None if it is.

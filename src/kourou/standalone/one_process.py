@@ -10,7 +10,7 @@ from kourou.broker.controller import BrokerController
 from kourou.broker.registration.advertised_address import reach_warning
 from kourou.config.option_names import naming_options
 from kourou.namesrv.server import NameServer
-from kourou.standalone.health import start_health_checks
+from kourou.standalone.http import start_http
 from kourou.standalone.options import (
     BROKER_OPTIONS,
     NAMESRV_OPTIONS,
@@ -21,7 +21,8 @@ from kourou.standalone.options import (
 from kourou.transport.addresses import join_address
 
 if TYPE_CHECKING:
-    from kourou.transport.http_probe import HttpProbes
+    from kourou.metrics.families import Family
+    from kourou.transport.http_server import HttpHandler, HttpServer
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ class Standalone:
         self._options = options
         self._namesrv: NameServer | None = None
         self._broker: BrokerController | None = None
-        self._probes: HttpProbes | None = None
+        self._http: HttpServer | None = None
         # What the operator should know of the configuration, once started.
         self.notes: list[str] = []
 
@@ -42,8 +43,8 @@ class Standalone:
         """On return clients can send and consume. Errors say which port or store cannot be had."""
         config, self.notes = namesrv_config(self._options)
         try:
-            self._probes = await start_health_checks(self._options, self.why_not_ready)
-            self._namesrv = await start_namesrv(NameServer(config))
+            self._http = await start_http(self._options, self.why_not_ready, self._metrics_routes)
+            self._namesrv = await start_namesrv(NameServer(config, has_metrics=self._http is not None))
             await self._start_broker(self._options.namesrv_address(self._namesrv.port))
         except BaseException:
             await self.stop()
@@ -55,7 +56,7 @@ class Standalone:
         (master,) = self._options.replicas
         config, notes = broker_config(self._options, master, namesrv_addr)
         self.notes += notes
-        broker = BrokerController(config)
+        broker = BrokerController(config, has_metrics=self._http is not None)
         with naming_options(BROKER_OPTIONS, BROKER_OPTIONS):
             await broker.start()
         self._broker = broker
@@ -73,8 +74,8 @@ class Standalone:
             if self._namesrv is not None:
                 await self._namesrv.stop(timeout_ms)
         finally:
-            if self._probes is not None:
-                await self._probes.stop()
+            if self._http is not None:
+                await self._http.stop()
 
     async def why_not_ready(self) -> str | None:
         """Why clients cannot work now, in one line; None: name server and broker are ready."""
@@ -85,7 +86,19 @@ class Standalone:
     @property
     def probe_address(self) -> str | None:
         """`host:port` where health checks are answered by HTTP; None: nowhere."""
-        return None if self._probes is None else self._probes.address
+        return None if self._http is None else self._http.address
+
+    async def metric_families(self) -> list[Family]:
+        """The metrics of broker and name server; none before they serve."""
+        if self._namesrv is None or self._broker is None:
+            return []
+        own = await self._namesrv.metric_families(with_process=False)
+        return [*await self._broker.metric_families(), *own]
+
+    def _metrics_routes(self) -> dict[str, HttpHandler]:
+        from kourou.transport.metrics_http import METRICS, metrics_handler
+
+        return {METRICS: metrics_handler(self.metric_families)}
 
     async def wait_failed(self) -> None:
         """Raise what a part died of."""

@@ -19,7 +19,7 @@ from kourou.config.host import LOOPBACK
 from kourou.errors import KourouError
 from kourou.namesrv.server import NameServer
 from kourou.standalone.following import wait_followed
-from kourou.standalone.health import start_health_checks
+from kourou.standalone.http import start_http
 from kourou.standalone.one_process import start_namesrv
 from kourou.standalone.options import (
     Replica,
@@ -34,7 +34,8 @@ from kourou.transport.addresses import join_address, parse_address
 
 if TYPE_CHECKING:
     from kourou.config import BrokerConfig
-    from kourou.transport.http_probe import HttpProbes
+    from kourou.metrics.families import Family
+    from kourou.transport.http_server import HttpHandler, HttpServer
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ class BrokerProcess:
         loop = asyncio.get_running_loop()
         self.started_s = loop.time()
         self._booted: asyncio.Future[str] = loop.create_future()
-        self._probe_address: str | None = None
+        self.probe_address: str | None = None
         # Ends with the exit code.
         self.ended = asyncio.create_task(self._watch(), name=f"watch-{name}")
 
@@ -96,7 +97,7 @@ class BrokerProcess:
             if booted := _BOOTED.match(text):
                 self._booted.set_result(booted["address"])
             elif probed := _PROBED.match(text):
-                self._probe_address = probed["address"]
+                self.probe_address = probed["address"]
         if not self._booted.done():
             self._booted.set_result("")
         return await self._process.wait()
@@ -114,11 +115,11 @@ class BrokerProcess:
         """Why clients cannot use it now; None: they can."""
         if self.ended.done():
             return f"{self.name} has ended and is being restarted"
-        if self._probe_address is None:
+        if self.probe_address is None:
             return f"{self.name} is starting"
         from kourou.transport.http_probe import ask_readyz
 
-        why_not = await ask_readyz(self._probe_address, _PROBE_TIMEOUT_MS)
+        why_not = await ask_readyz(self.probe_address, _PROBE_TIMEOUT_MS)
         return why_not and f"{self.name}: {why_not}"
 
     @property
@@ -170,7 +171,7 @@ class Supervisor:
         self._namesrv: NameServer | None = None
         self._brokers: dict[Replica, BrokerProcess] = {}
         self._keepers: list[asyncio.Task[None]] = []
-        self._probes: HttpProbes | None = None
+        self._http: HttpServer | None = None
         self._is_stopping = False
         # What the operator should know of the name server; each broker speaks for itself.
         self.notes: list[str] = []
@@ -182,8 +183,8 @@ class Supervisor:
         for note in self.notes:
             _log.info("note: %s", note)
         try:
-            self._probes = await start_health_checks(self._options, self.why_not_ready)
-            self._namesrv = await start_namesrv(NameServer(config))
+            self._http = await start_http(self._options, self.why_not_ready, self._metrics_routes)
+            self._namesrv = await start_namesrv(NameServer(config, has_metrics=self._http is not None))
             await self._start_brokers()
         except BaseException:
             await self.stop()
@@ -246,8 +247,8 @@ class Supervisor:
         try:
             await self._stop_servers(timeout_ms)
         finally:
-            if self._probes is not None:
-                await self._probes.stop()
+            if self._http is not None:
+                await self._http.stop()
 
     async def _stop_servers(self, timeout_ms: int) -> None:
         try:
@@ -279,7 +280,18 @@ class Supervisor:
     @property
     def probe_address(self) -> str | None:
         """`host:port` where health checks are answered by HTTP; None: nowhere."""
-        return None if self._probes is None else self._probes.address
+        return None if self._http is None else self._http.address
+
+    def _metrics_routes(self) -> dict[str, HttpHandler]:
+        from kourou.transport.metrics_http import METRICS, merged_handler, metrics_handler
+
+        async def own() -> list[Family]:
+            return [] if self._namesrv is None else await self._namesrv.metric_families()
+
+        def addresses() -> list[str]:
+            return [broker.probe_address for broker in self._brokers.values() if broker.probe_address]
+
+        return {METRICS: merged_handler(metrics_handler(own), addresses, METRICS)}
 
     async def wait_failed(self) -> None:
         """Raise when a broker has ended that is not restarted, or the name server died of something."""

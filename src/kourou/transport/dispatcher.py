@@ -8,7 +8,7 @@ from typing import Any
 
 from kourou.errors import KourouError
 from kourou.protocol.codes import ResponseCode
-from kourou.transport.request import Processor, Request
+from kourou.transport.request import Processor, Request, RequestMeter
 from kourou.transport.tasks import TaskOwner
 
 _log = logging.getLogger(__name__)
@@ -27,16 +27,24 @@ class Dispatcher:
     """Calls the processor of a request's code; every error becomes a response.
 
     `checks` see each request first, whatever its code, and raise to reject it. The sequence may change while
-    the server runs.
+    the server runs. `meter` measures requests, if there is one.
     """
 
-    __slots__ = ("_checks", "_processors")
+    __slots__ = ("_checks", "_meter", "_processors")
 
-    def __init__(self, processors: Mapping[int, Processor], checks: Sequence[Processor] = ()) -> None:
+    def __init__(
+        self,
+        processors: Mapping[int, Processor],
+        checks: Sequence[Processor] = (),
+        meter: RequestMeter | None = None,
+    ) -> None:
+        self._meter = meter
         self._processors = {int(code): processor for code, processor in processors.items()}
         self._checks = checks
 
     def __call__(self, request: Request) -> None:
+        if self._meter is not None:
+            self._meter.begin(request)
         try:
             if self._checks:
                 for check in self._checks:

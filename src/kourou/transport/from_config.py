@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,22 +18,41 @@ from kourou.transport.settings import (
 )
 
 if TYPE_CHECKING:
-    from kourou.transport.http_probe import HttpProbes
+    from kourou.transport.http_server import HttpHandler, HttpListeners
 
 
-async def start_probes(
-    config: RemotingSettings, why_not_ready: Callable[[], Awaitable[str | None]]
-) -> HttpProbes | None:
-    """The running listener for health checks; None if none is configured. ConfigError if it cannot listen."""
-    if config.http_port is None:
+async def start_http(
+    config: RemotingSettings,
+    routes: Callable[[], Mapping[str, HttpHandler]],
+    *,
+    metrics_port: int | None = None,
+    metrics_host: str = "",
+) -> HttpListeners | None:
+    """The running HTTP listeners; None if no port is configured. ConfigError if one cannot listen.
+
+    `routes` is called if there is one: HTTP is rarely used, and a start should be fast.
+    """
+    if config.http_port is None and metrics_port is None:
         return None
-    from kourou.transport.http_probe import HttpProbes  # rarely used, and a start should be fast
+    from kourou.transport.http_server import HttpListeners, HttpServer
 
+    table = routes()
     host_key = "httpBindAddress" if config.http_bind_address else "bindAddress"
     host = config.http_bind_address or config.bind_address
-    probes = HttpProbes(host, config.http_port, why_not_ready, host_key=host_key)
-    await probes.start()
-    return probes
+    http = metrics = None
+    if config.http_port is not None:
+        http = HttpServer(host, config.http_port, table, host_key=host_key)
+    if metrics_port is not None and not (metrics_port and metrics_port == config.http_port):
+        metrics = HttpServer(
+            metrics_host or host,
+            metrics_port,
+            table,
+            port_key="metricsPromExporterPort" if config.metrics_port is None else "metricsPort",
+            host_key="metricsPromExporterHost" if metrics_host else host_key,
+        )
+    listeners = HttpListeners(http, metrics)
+    await listeners.start()
+    return listeners
 
 
 def server_settings(config: RemotingSettings) -> RemotingServerConfig:

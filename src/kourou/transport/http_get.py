@@ -25,23 +25,24 @@ class HttpAnswer(NamedTuple):
         return self.body.strip().split("\n", 1)[0]
 
 
-async def http_get(address: str, path: str, timeout_ms: int) -> HttpAnswer:
-    """GET `http://address/path`; `timeout_ms` covers connecting, requesting and reading.
+async def http_get(address: str, path: str, timeout_ms: int, max_bytes: int = MAX_ANSWER_BYTES) -> HttpAnswer:
+    """GET `http://address/path`; `timeout_ms` covers connecting, requesting and reading. A response of more
+    than `max_bytes` is cut.
 
     OSError if the server does not respond; TimeoutError if it is too late.
     """
     async with asyncio.timeout(timeout_ms / 1000):
-        return _parse(await _get(address, path))
+        return _parse(await _get(address, path, max_bytes))
 
 
-async def _get(address: str, path: str) -> bytes:
+async def _get(address: str, path: str, max_bytes: int) -> bytes:
     host, port = parse_address(address)
     reader, writer = await asyncio.open_connection(host, port)
     try:
         # Version 1.0 has no chunks and ends the response with the connection.
         writer.write(f"GET {path} HTTP/1.0\r\nHost: {address}\r\nAccept: text/plain\r\n\r\n".encode())
         answer = bytearray()
-        while (chunk := await reader.read(MAX_ANSWER_BYTES)) and len(answer) <= MAX_ANSWER_BYTES:
+        while (chunk := await reader.read(MAX_ANSWER_BYTES)) and len(answer) <= max_bytes:
             answer += chunk
         return bytes(answer)
     finally:

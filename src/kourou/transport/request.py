@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
@@ -28,7 +28,18 @@ _ONEWAY = 2
 class Request:
     """A pending request. Its handler responds once, now or later, or never."""
 
-    __slots__ = ("answered", "body", "code", "connection", "head", "opaque", "raw_header", "serialize_type")
+    __slots__ = (
+        "answered",
+        "arrived_s",
+        "body",
+        "code",
+        "connection",
+        "head",
+        "meter",
+        "opaque",
+        "raw_header",
+        "serialize_type",
+    )
 
     def __init__(
         self,
@@ -46,6 +57,9 @@ class Request:
         self.body = body
         self.raw_header = raw_header
         self.answered = False
+        # What its response is reported to (RequestMeter.begin); None: nothing.
+        self.meter: RequestMeter | None = None
+        self.arrived_s = 0.0
 
     @property
     def version(self) -> int:
@@ -79,6 +93,8 @@ class Request:
         """Respond with a code, header fields and a body. Nothing is sent for a one-way request."""
         assert not self.answered, f"request {self.code} answered twice"
         self.answered = True
+        if self.meter is not None:
+            self.meter.answered(self, code)
         if self.head.flag & _ONEWAY:
             return
         fields = ext_fields_of(header) if isinstance(header, msgspec.Struct) else header
@@ -99,3 +115,15 @@ class Request:
 
 
 Processor = Callable[[Request], None]
+
+
+class RequestMeter(Protocol):
+    """Measures how long requests take."""
+
+    def begin(self, request: Request) -> None:
+        """A request is to be handled: set its `meter` and when it has arrived."""
+        ...
+
+    def answered(self, request: Request, code: int) -> None:
+        """A request has its response."""
+        ...

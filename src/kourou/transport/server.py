@@ -11,7 +11,7 @@ from kourou.transport.connection import BulkHandler, Connection, InboundBudget
 from kourou.transport.cycles import Cycles
 from kourou.transport.dispatcher import Dispatcher
 from kourou.transport.listener import Listener
-from kourou.transport.request import Processor
+from kourou.transport.request import Processor, RequestMeter
 from kourou.transport.settings import RemotingServerConfig
 from kourou.transport.tasks import TaskOwner
 from kourou.wording import counted
@@ -29,7 +29,7 @@ class RemotingServer:
 
     Create it on the running loop. `cycles` may be shared, so that several servers and timers of one broker
     end one cycle together. `bulk` handles requests of some kind together; `checks` see every other request
-    first (Dispatcher); `new_state` creates the `state` of each connection.
+    first (Dispatcher); `new_state` creates the `state` of each connection; `meter` measures requests.
     """
 
     def __init__(
@@ -43,6 +43,7 @@ class RemotingServer:
         bulk: BulkHandler | None = None,
         checks: Sequence[Processor] = (),
         new_state: Callable[[], object] | None = None,
+        meter: RequestMeter | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._config = config
@@ -50,7 +51,7 @@ class RemotingServer:
         self._on_close = on_close
         self._bulk = bulk
         self._new_state = new_state
-        self._dispatch = Dispatcher(processors, checks)
+        self._dispatch = Dispatcher(processors, checks, meter)
         self._budget = InboundBudget(config.max_inbound_bytes)
         self._refused_logged_at = -_LOG_REFUSALS_EVERY_S
         self._sweep_timer: asyncio.TimerHandle | None = None

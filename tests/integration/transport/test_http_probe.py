@@ -13,7 +13,8 @@ import pytest
 
 from kourou.errors import ConfigError
 from kourou.transport.addresses import parse_address
-from kourou.transport.http_probe import MAX_CONNECTIONS, MAX_HEAD_BYTES, HttpProbes, ask_readyz
+from kourou.transport.http_probe import ask_readyz, probe_routes
+from kourou.transport.http_server import MAX_CONNECTIONS, MAX_HEAD_BYTES, HttpServer
 
 TIMEOUT_S = 20
 
@@ -37,8 +38,11 @@ class Readiness:
 
 
 @asynccontextmanager
-async def listening(readiness: Readiness, **times: Any) -> AsyncIterator[HttpProbes]:
-    probes = HttpProbes("127.0.0.1", 0, readiness, **times)
+async def listening(
+    readiness: Readiness, *, check_timeout_s: float = 3.0, **times: Any
+) -> AsyncIterator[HttpServer]:
+    routes = probe_routes(readiness, check_timeout_s=check_timeout_s)
+    probes = HttpServer("127.0.0.1", 0, routes, **times)
     await probes.start()
     try:
         yield probes
@@ -46,11 +50,11 @@ async def listening(readiness: Readiness, **times: Any) -> AsyncIterator[HttpPro
         await probes.stop()
 
 
-async def connect(probes: HttpProbes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def connect(probes: HttpServer) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     return await asyncio.open_connection(*parse_address(probes.address))
 
 
-async def exchange(probes: HttpProbes, sent: bytes) -> bytes:
+async def exchange(probes: HttpServer, sent: bytes) -> bytes:
     """Send something, and read what comes until the listener closes."""
     reader, writer = await connect(probes)
     try:
@@ -220,9 +224,9 @@ async def test_a_port_that_is_taken_is_named_with_its_key() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match=rf"127\.0\.0\.1:{port}: the port is taken.* another httpPort$"):
-            await HttpProbes("127.0.0.1", port, Readiness()).start()
+            await HttpServer("127.0.0.1", port, {}).start()
     with pytest.raises(ConfigError, match=r"203\.0\.113\.7:0: .* check bindAddress$"):
-        await HttpProbes("203.0.113.7", 0, Readiness(), host_key="bindAddress").start()
+        await HttpServer("203.0.113.7", 0, {}, host_key="bindAddress").start()
 
 
 async def test_the_requester_learns_why_not() -> None:

@@ -23,6 +23,7 @@ from kourou.broker.groups.rebalance_lock import RebalanceLockManager
 from kourou.broker.part import processors_of
 from kourou.broker.settings import LiveConfig
 from kourou.broker.stats.broker_stats import BrokerStatsManager
+from kourou.broker.stats.event_counters import EventCounters
 from kourou.broker.storage.disk_threads import DiskThreads
 from kourou.broker.storage.record_reads import RecordReader
 from kourou.broker.tables.group_processor import GroupProcessor
@@ -187,6 +188,11 @@ class MemoryBroker(Tables):
         """Make a service or processor of what its constructor names."""
         names = inspect.signature(made).parameters
         return made(**{name: self.live_config if name == "config" else getattr(self, name) for name in names})
+
+    @property
+    def events(self) -> EventCounters:
+        """Of its statistics."""
+        return self.stats.events
 
     @property
     def log(self) -> CommitLog:

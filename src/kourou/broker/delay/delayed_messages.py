@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kourou.broker.clock_watch import ClockWatch
     from kourou.broker.delay.timer_messages import TimerMessages
     from kourou.broker.settings import LiveConfig
+    from kourou.broker.stats.event_counters import EventCounters
     from kourou.broker.storage.inner_message import InnerMessage
 
 _DELAY: Final = MessageConst.PROPERTY_DELAY_TIME_LEVEL
@@ -64,7 +65,9 @@ class DelayedMessages:
         timers: TimerMessages | None,
         clock_watch: ClockWatch,
         now_ms: Callable[[], int],
+        events: EventCounters,
     ) -> None:
+        self._events = events
         self._config = config
         self._levels = len(delay_levels)
         self._timers = timers
@@ -120,6 +123,7 @@ class DelayedMessages:
         out_ms = slot_time(deliver_ms, timers.precision_ms)
         waiting = timers.count_at(self._clock_watch.steady_now_of(out_ms) + timers.ahead_ms)
         _check_congestion(waiting, config.timer_congest_num_each_slot, out_ms)
+        self._events.delayed(message.topic, deliver_ms - now_ms)
         message.set_property(_OUT, str(out_ms))
         _keep_target(message)
         message.topic, message.queue_id = TIMER_TOPIC, 0

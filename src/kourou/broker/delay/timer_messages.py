@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -214,6 +215,13 @@ class TimerMessages:
         way_ms = self._roll_ms // 2 if is_near else self._roll_ms
         return self._floor(write_ms + way_ms), MAGIC_DEFAULT | MAGIC_ROLL
 
+    def due_counts(self, now_ms: int, bounds_s: Sequence[int]) -> list[int]:
+        """How many messages are due within each of the bounds, which ascend, and beyond the one before; at
+        the end those that are overdue."""
+        edges_ms = [now_ms, *(now_ms + bound_s * 1000 for bound_s in bounds_s)]
+        counts = [self._wheel.count_between(*edges) for edges in pairwise(edges_ms)]
+        return [*counts, self._wheel.count_between(self.read_ms, now_ms)]
+
     def count_at(self, out_ms: int) -> int:
         """How many messages wait for a time."""
         slot = self._wheel.slot(self._floor(out_ms))
@@ -275,7 +283,7 @@ class TimerMessages:
     def slot_done(self, units: Sequence[TimerUnit], now_ms: int) -> None:
         """All messages of the slot at `read_ms`, which are these, are delivered."""
         for unit in units:
-            self.metrics.add(unit.topic_hash, 1 if unit.is_delete else -1, now_ms)
+            self.metrics.left(unit.topic_hash, -1 if unit.is_delete else 1, now_ms)
         self.read_ms += self.precision_ms
         self._slot_note = None
         self.is_dirty = True

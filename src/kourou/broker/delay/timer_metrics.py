@@ -10,6 +10,7 @@ Not here: the wheel (timer_messages.py), the requests (timer_processor.py).
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -35,6 +36,9 @@ class TimerMetrics:
         self._topics: dict[int, str] = {}
         # By the hash of the topic, as the units of the timer log have it: how many, and since when.
         self._counts: dict[int, list[int]] = {}
+        # The same, since the start: how many were entered, and taken out.
+        self._entered: defaultdict[int, int] = defaultdict(int)
+        self._left: defaultdict[int, int] = defaultdict(int)
         self._changes = 0
         self._changed_ms = 0
         self.is_dirty = False
@@ -63,15 +67,28 @@ class TimerMetrics:
         """So many more wait for a topic, or less."""
         topic_hash = java_hash_code(topic)
         self._topics.setdefault(topic_hash, topic)
-        self.add(topic_hash, count, now_ms)
+        self._entered[topic_hash] += count
+        self._add(topic_hash, count, now_ms)
 
-    def add(self, topic_hash: int, count: int, now_ms: int) -> None:
-        """The same by the hash of the topic."""
+    def left(self, topic_hash: int, count: int, now_ms: int) -> None:
+        """So many were taken out, of a topic by its hash; less than none: recalled ones were."""
+        self._left[topic_hash] += count
+        self._add(topic_hash, -count, now_ms)
+
+    def _add(self, topic_hash: int, count: int, now_ms: int) -> None:
         metric = self._counts.setdefault(topic_hash, [0, 0])
         metric[0] += count
         metric[1] = self._changed_ms = now_ms
         self._changes += 1
         self.is_dirty = True
+
+    def totals(self, known: Container[str]) -> dict[str, tuple[int, int]]:
+        """How many were entered and taken out since the start, of topics that are not deleted."""
+        return {
+            topic: (entered, self._left[topic_hash])
+            for topic_hash, entered in self._entered.items()
+            if (topic := self._topics.get(topic_hash)) is not None and topic in known
+        }
 
     def snapshot(self, known: Container[str]) -> TimerMetricsSerializeWrapper:
         """What there is now, of topics that are not deleted."""

@@ -73,6 +73,8 @@ def answer_found(request: Request, result: GetMessageResult, broker_id: int, top
         request.opaque,
     )
     request.answered = True
+    if request.meter is not None:
+        request.meter.answered(request, 0)
     buffers = result.buffers
     # What there is, not what there should be: a length that is wrong would leave the client waiting for ever.
     size = 4 + len(head) + (len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers)))

@@ -44,6 +44,8 @@ from kourou.transport.dispatcher import answer_failure
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kourou.broker.hooks import BrokerHooks
     from kourou.broker.pull.long_polling import PullRequestHoldService
     from kourou.broker.settings import LiveConfig
@@ -93,6 +95,8 @@ class PullMessageProcessor:
         self._targets = targets
         self._is_slave = config.current.is_slave
         self._lines = ColdPullQueues(requests)
+        # Called with what is delivered to a consumer.
+        self.on_delivery: Callable[[GetMessageResult], None] | None = None
         self._find_queue = queues.find
         self._reader = reader
         self._turns = ColdReadThrottle(lambda: log.max_phy_offset)
@@ -330,6 +334,8 @@ class PullMessageProcessor:
         if self._hooks.after_pull:
             self._call_hooks(request, header, result)
         answer_found(request, result, broker_id, topic_sys_flag)
+        if self.on_delivery is not None:
+            self.on_delivery(result)
         group, topic = header.consumer_group, header.topic
         self._offsets.commit_pull(group, topic, header.queue_id, result.next_begin_offset)
         self._stats.pulled(group, topic, result.message_count, result.size_bytes)

@@ -12,7 +12,7 @@ The first one that is not, and what follows it on its connection, goes the way o
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -90,6 +90,8 @@ class FastSendPath:
             store_host,
             self._new_queue,
         )
+        # Called for each run that is answered: messages, status, the time of its commit cycle.
+        self.on_stored: Callable[[int, PutStatus, int], None] | None = None
         self._is_broken = False
         self._gathered: dict[Connection, list[SentPiece]] = {}
         self._gathered_bytes = 0
@@ -162,13 +164,17 @@ class FastSendPath:
         """Put the sends up to the first that is not ordinary; where they end."""
         appender = self._appender
         room = appender.run_room()
-        encoded = None if room is None else self._encode(senders, room)
+        if room is None:
+            return _BEGIN
+        encoded = self._encode(senders, room)
         if encoded is None:
             return _BEGIN
         end, messages, records, hashed_keys, answers, grown = encoded
         # What was sent is not kept for as long as senders wait for a sync.
         told = [(connection, own) for (connection, _), own in zip(senders, answers, strict=False) if own]
-        appender.put_run(PutRun(messages, records, hashed_keys, grown, partial(self._stored, told)))
+        appender.put_run(
+            PutRun(messages, records, hashed_keys, grown, partial(self._stored, told, messages, room.now_ms))
+        )
         return end
 
     def _encode(self, senders: list[Sender], room: RunRoom) -> EncodedSends | None:
@@ -200,8 +206,18 @@ class FastSendPath:
 
     # -- answering -------------------------------------------------------------------------------
 
-    def _stored(self, told: Sequence[tuple[Connection, bytes]], status: PutStatus, _: int, __: int) -> None:
-        """Tell the senders; all of them share one fate. The answers are for the best one."""
+    def _stored(
+        self,
+        told: Sequence[tuple[Connection, bytes]],
+        messages: int,
+        cycle_ms: int,
+        status: PutStatus,
+        _: int,
+        __: int,
+    ) -> None:
+        """Answer the senders; all of them share one fate. The answers are for the best one."""
+        if self.on_stored is not None:
+            self.on_stored(messages, status, cycle_ms)
         for connection, answers in told:
             if status is not _PUT_OK:
                 frames = FrameDecoder().feed(answers)

@@ -156,6 +156,8 @@ class SendAnswer:
                 frame = self._binary.frame(request.opaque, phy_offset, queue_id, queue_offset, raw_key)
             if frame:
                 request.answered = True
+                if request.meter is not None:
+                    request.meter.answered(request, 0)
                 request.connection.send(frame)
                 return
         self.stored_many(request, queue_id, uniq_key, status, [phy_offset], queue_offset)

@@ -118,7 +118,8 @@ class SendBackProcessor:
         if header.max_reconsume_times is not None and request.version >= V3_4_9:
             max_times = header.max_reconsume_times
         message = _next_attempt(record)
-        if record.reconsume_times >= max_times or header.delay_level < 0:
+        is_given_up = record.reconsume_times >= max_times or header.delay_level < 0
+        if is_given_up:
             self._to_dead_letters(message, header.group)
         else:
             level = header.delay_level or FIRST_RETRY_LEVEL + record.reconsume_times
@@ -128,7 +129,7 @@ class SendBackProcessor:
         first_topic = message.get_property(MessageConst.PROPERTY_RETRY_TOPIC) or record.topic
         try:
             # With the flush, unlike Apache: the consumer moves on as soon as it is answered.
-            done = partial(self._answer, request, header.group, first_topic)
+            done = partial(self._answer, request, header.group, first_topic, is_given_up)
             self._writer.put(message, done, wait=True)
         except PutRefusedError as refusal:
             # Apache's code for whatever the store says; the words are the store's.
@@ -139,11 +140,15 @@ class SendBackProcessor:
         message.set_property(MessageConst.PROPERTY_DELAY_TIME_LEVEL, "0")
         self._topics.create_in_send_back(message.topic, _DLQ_QUEUES, _READ_WRITE)
 
-    def _answer(self, request: Request, group: str, topic: str, status: PutStatus, _: int, __: int) -> None:
+    def _answer(
+        self, request: Request, group: str, topic: str, is_given_up: bool, status: PutStatus, _: int, __: int
+    ) -> None:
         if not status.is_stored:
             request.error(ResponseCode.SYSTEM_ERROR, status.name)
             return
         self._stats.send_back(group, topic)
+        if is_given_up:
+            self._stats.events.dead_letter(group, topic)
         request.reply()
 
 

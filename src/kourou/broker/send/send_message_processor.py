@@ -48,6 +48,7 @@ from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:
     from kourou.broker.settings import LiveConfig
+    from kourou.broker.stats.event_counters import EventCounters
     from kourou.store.log.log_appender import LogAppender
     from kourou.store.queue.consume_queues import ConsumeQueues
     from kourou.transport.cycles import Cycles
@@ -169,6 +170,7 @@ class SendMessageProcessor(SendHandler):
         writer: MessageWriter,
         answer: SendAnswer,
         half_cache: HalfMessageCache,
+        events: EventCounters,
     ) -> None:
         super().__init__(config, targets, properties, new_uniq_key)
         self._address = address
@@ -180,6 +182,7 @@ class SendMessageProcessor(SendHandler):
         self._answer = answer
         self._stored = answer.stored
         self._half_cache = half_cache
+        self._events = events
 
     def processors(self) -> dict[int, Processor]:
         """The request codes handled here."""
@@ -316,6 +319,8 @@ class SendMessageProcessor(SendHandler):
         phy_offset: int,
         queue_offset: int,
     ) -> None:
+        if status.is_stored:
+            self._events.half_stored(half.topic)
         if status is PutStatus.PUT_OK and half.producer_group:
             self._half_cache.add(half, phy_offset, queue_offset)
         self._stored(request, half.queue_id, uniq_key, status, phy_offset, queue_offset)

@@ -6,7 +6,7 @@ Not here: what is done with a message that may be sent (send_message_processor.p
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from kourou.broker.admission import Admission, Ruling
 from kourou.broker.groups.rebalance_lock import RebalanceLockManager
@@ -19,9 +19,12 @@ from kourou.protocol.bodies.topics import TopicConfig, TopicFilterType
 from kourou.protocol.codes import MessageSysFlag, PermName, ResponseCode
 from kourou.protocol.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from kourou.protocol.names import DLQ_GROUP_TOPIC_PREFIX, RETRY_GROUP_TOPIC_PREFIX, is_retry_topic
-from kourou.protocol.properties import MessageConst, set_property
+from kourou.protocol.properties import MessageConst, get_property, set_property
 from kourou.protocol.versions import V3_4_9
 from kourou.transport.request import Request
+
+if TYPE_CHECKING:
+    from kourou.broker.stats.event_counters import EventCounters
 
 SendHeader: TypeAlias = SendMessageRequestHeader | SendMessageRequestHeaderV2
 
@@ -55,7 +58,9 @@ class SendTargets:
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
         locks: RebalanceLockManager,
+        events: EventCounters,
     ) -> None:
+        self._events = events
         self.admission = admission
         self.hooks = hooks
         self.commit_cycle = commit_cycle
@@ -129,7 +134,10 @@ class SendTargets:
 
     def _dead_letter(self, retry_topic: str, properties: str) -> tuple[str, int, str]:
         """Topic, queue and properties of a message that is tried no more."""
-        topic = DLQ_GROUP_TOPIC_PREFIX + retry_topic[len(RETRY_GROUP_TOPIC_PREFIX) :]
+        group = retry_topic[len(RETRY_GROUP_TOPIC_PREFIX) :]
+        topic = DLQ_GROUP_TOPIC_PREFIX + group
+        first_topic = get_property(properties, MessageConst.PROPERTY_RETRY_TOPIC) or retry_topic
+        self._events.dead_letter(group, first_topic)
         self._topics.create_in_send_back(topic, 1, _READ_WRITE)
         return topic, 0, set_property(properties, MessageConst.PROPERTY_DELAY_TIME_LEVEL, "-1")
 

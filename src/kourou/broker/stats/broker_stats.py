@@ -18,11 +18,15 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, chain
 from typing import Final
 
+import numpy as np
+
+from kourou.broker.stats.event_counters import EventCounters
 from kourou.broker.stats.stats_item import DAY, HOUR, MINUTE, Column, StatsItem, StoreRates
+from kourou.metrics.families import Histogram
 from kourou.protocol.bodies import BrokerStatsData
 from kourou.protocol.layout import CQ_UNIT
 from kourou.store.log.put_batch import PutBatch
@@ -52,27 +56,43 @@ _RANGES: Final = (
 
 _SPANS: Final = (MINUTE, HOUR, DAY)
 
+SIZE_BOUNDS: Final = (1024, 4096, 512 * 1024, 1024 * 1024, 2 * 1024 * 1024, 4 * 1024 * 1024)
+"""Apache's, of the histogram of messages' sizes."""
+_UNIT_COLUMNS: Final = np.dtype(CQ_UNIT.dtype())
+# From so many messages on, columns take less time than a loop.
+_MANY_UNITS: Final = 64
+CYCLE_BOUNDS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
+
 
 class PutLatency:
-    """Counts of this minute and of the one before."""
+    """Counts of this minute, of the one before, and of all before that."""
 
-    __slots__ = ("_counts", "_last_counts", "max_ms")
+    __slots__ = ("_before_counts", "_counts", "_last_counts", "max_ms", "total_ms")
+    BOUNDS_MS: Final = _BOUNDS
 
     def __init__(self) -> None:
         self._counts = [0] * (len(_BOUNDS) + 1)
         self._last_counts: list[int] | None = None
+        self._before_counts = list(self._counts)
         self.max_ms = 0.0
+        self.total_ms = 0.0
 
     def add(self, elapsed_ms: float, nums: int) -> None:
         """`nums` messages took `elapsed_ms` each."""
         self._counts[bisect_left(_BOUNDS, elapsed_ms)] += nums
+        self.total_ms += elapsed_ms * nums
         if elapsed_ms > self.max_ms:
             self.max_ms = elapsed_ms
 
     def roll(self) -> None:
         """Start a new minute and keep the last one."""
+        self._before_counts = [sum(pair) for pair in zip(self._before_counts, self._counts, strict=True)]
         self._last_counts = self._counts
         self._counts = [0] * len(self._counts)
+
+    def since_start(self) -> list[int]:
+        """How many messages since the start lie in each range of BOUNDS_MS, and above all of them."""
+        return [sum(pair) for pair in zip(self._before_counts, self._counts, strict=True)]
 
     def distribution(self) -> str:
         """Messages of this minute in each range: `[<=0ms]:5 [0~10ms]:7 ... `."""
@@ -162,6 +182,8 @@ class BrokerStatsManager:
         self.rates = StoreRates()
         self.put_latencies = PutLatency()
         self.days = DayTotals(wall_ms)
+        self.events = EventCounters()
+        self.cycle_messages = Histogram(CYCLE_BOUNDS)
         self.put_size_total = 0
         self.put_failed_times = 0
         self.get_entire_time_max_ms = 0.0
@@ -179,6 +201,21 @@ class BrokerStatsManager:
         item.size_bytes += size_bytes
         self.rates.put_nums += nums
         self.put_size_total += size_bytes
+
+    def message_sizes(self, topic: str, counts: Sequence[int]) -> None:
+        """So many of a topic's messages lie in each range of SIZE_BOUNDS."""
+        item = self._topic_puts[topic]
+        if item.size_counts is None:
+            item.size_counts = list(counts)
+        else:
+            item.size_counts = [sum(pair) for pair in zip(item.size_counts, counts, strict=True)]
+
+    def small_messages(self, topic: str, nums: int) -> None:
+        """The same for `nums` messages that all lie in the first range, as most do."""
+        item = self._topic_puts[topic]
+        if item.size_counts is None:
+            item.size_counts = [0] * (len(SIZE_BOUNDS) + 1)
+        item.size_counts[0] += nums
 
     def pulled(self, group: str, topic: str, nums: int, size_bytes: int) -> None:
         """One pull was answered with `nums` messages in `size_bytes`."""
@@ -231,6 +268,7 @@ class BrokerStatsManager:
 
     def remove_topic(self, topic: str) -> None:
         """A topic was deleted: forget its counters."""
+        self.events.remove_topic(topic)
         item = self._topic_puts.pop(topic, None)
         if item is not None and not self._is_system_topic(topic):
             self._gone_put_nums += item.nums
@@ -240,6 +278,7 @@ class BrokerStatsManager:
 
     def remove_group(self, group: str) -> None:
         """A group was deleted: forget its counters."""
+        self.events.remove_group(group)
         self._forget_gets([key for key in self._group_gets if key[1] == group])
         for key in [key for key in self._send_backs if key[1] == group]:
             del self._send_backs[key]
@@ -291,6 +330,21 @@ class BrokerStatsManager:
         return self._gone_get_nums + sum(
             item.nums for (topic, _), item in self._group_gets.items() if not is_system(topic)
         )
+
+    @property
+    def topic_puts(self) -> Mapping[str, StatsItem]:
+        """What was put, by topic."""
+        return self._topic_puts
+
+    @property
+    def group_gets(self) -> Mapping[tuple[str, str], StatsItem]:
+        """What was got, by topic and group."""
+        return self._group_gets
+
+    @property
+    def send_backs(self) -> Mapping[tuple[str, str], StatsItem]:
+        """What was sent back, by topic and group."""
+        return self._send_backs
 
     def view(self, stats_name: str, stats_key: str) -> BrokerStatsData | None:
         """A counter over a minute, an hour and a day (315); None when nothing was counted so."""
@@ -352,8 +406,26 @@ class StoreStats:
             else:
                 gathered += units
         for topic, units in units_of_topics.items():
-            sizes = [size for (size,) in _SIZE.iter_unpack(b"".join(units))]
-            stats.topic_put(topic, len(sizes), sum(sizes))
-            total += len(sizes)
+            total += _count_puts(stats, topic, b"".join(units))
         stats.broker_put(total)
+        stats.cycle_messages.add(total)
         stats.put_latency(self._now_ms() - batch.store_timestamp, total)
+
+
+def _count_puts(stats: BrokerStatsManager, topic: str, units: bytes) -> int:
+    """Count the messages that the `units` of a topic stand for; how many there are."""
+    count = len(units) // CQ_UNIT.size
+    if count < _MANY_UNITS:
+        sizes = [size for (size,) in _SIZE.iter_unpack(units)]
+        size_bytes, largest = sum(sizes), max(sizes)
+        columns = None
+    else:
+        columns = np.frombuffer(units, _UNIT_COLUMNS)["size"]
+        size_bytes, largest = int(columns.sum(dtype=np.int64)), int(columns.max())
+    stats.topic_put(topic, count, size_bytes)
+    if largest <= SIZE_BOUNDS[0]:
+        stats.small_messages(topic, count)
+        return count
+    ranges = np.searchsorted(SIZE_BOUNDS, sizes if columns is None else columns)
+    stats.message_sizes(topic, np.bincount(ranges, minlength=len(SIZE_BOUNDS) + 1).tolist())
+    return count

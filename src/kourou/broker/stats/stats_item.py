@@ -47,12 +47,14 @@ DAY: Final = Span(step_ms=3_600_000, length_ms=86_400_000)
 class StatsItem:
     """One counter. The hot path adds to `times`, `nums` and `size_bytes` directly."""
 
-    __slots__ = ("_day", "_hour", "_minute", "nums", "size_bytes", "times")
+    __slots__ = ("_day", "_hour", "_minute", "nums", "size_bytes", "size_counts", "times")
 
     def __init__(self) -> None:
         self.times = 0
         self.nums = 0
         self.size_bytes = 0
+        # Of a topic: how many messages have which size (broker_stats.py).
+        self.size_counts: list[int] | None = None
         self._minute: list[Sample] = []
         self._hour: list[Sample] = []
         self._day: list[Sample] = []

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from kourou.broker.admission import Admission
     from kourou.broker.clock_watch import ClockWatch
     from kourou.broker.settings import LiveConfig
+    from kourou.broker.stats.event_counters import EventCounters
     from kourou.broker.storage.inner_message import MessageWriter
     from kourou.broker.storage.record_reads import RecordReader
     from kourou.store.log.commit_log import CommitLog
@@ -70,7 +71,9 @@ class EndTransactionProcessor:
         records: RecordReader,
         requests: TaskOwner,
         writer: MessageWriter,
+        events: EventCounters,
     ) -> None:
+        self._events = events
         self._transactions = transactions
         self._config = config
         self._admission = admission
@@ -202,7 +205,11 @@ class EndTransactionProcessor:
         self, request: Request, header: EndTransactionRequestHeader, half: MessageExt | CachedHalfMessage
     ) -> None:
         done = None if request.is_oneway else partial(_answer, request)
-        if header.commit_or_rollback != _COMMIT:
+        is_commit = header.commit_or_rollback == _COMMIT
+        topic = half.topic if isinstance(half, CachedHalfMessage) else _real_topic(half)
+        age_ms = self._clock_watch.age_ms(half.born_timestamp) or 0
+        self._events.transaction_ended(topic, age_ms, is_commit=is_commit)
+        if not is_commit:
             pending_bytes = self._transactions.roll_back(half, done)
         elif isinstance(half, CachedHalfMessage):
             pending_bytes = self._transactions.commit_recent(half, done)
@@ -250,6 +257,10 @@ class EndTransactionProcessor:
         request.error(
             ResponseCode.SYSTEM_ERROR, f"Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed. {status.name}"
         )
+
+
+def _real_topic(half: MessageExt) -> str:
+    return half.get_property(MessageConst.PROPERTY_REAL_TOPIC) or half.topic
 
 
 def _answer(request: Request, status: PutStatus, _: int, __: int) -> None:

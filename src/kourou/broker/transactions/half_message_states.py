@@ -64,6 +64,11 @@ class HalfMessageStates:
         position = self._states.find(OPEN, start)
         return self.half_queue_offset + (max(start, len(self._states)) if position < 0 else position)
 
+    def open_count(self, end_queue_offset: int) -> int:
+        """How many halves are open, in a queue that ends at `end_queue_offset`."""
+        unknown = end_queue_offset - self.half_queue_offset - len(self._states)
+        return self._states.count(OPEN) + max(0, unknown)
+
     def __len__(self) -> int:
         return len(self._states)
 

@@ -107,6 +107,23 @@ class TimerWheel:
         del columns, found
         return first
 
+    def count_between(self, begin_ms: int, end_ms: int) -> int:
+        """How many messages wait for the times from `begin_ms` to before `end_ms`."""
+        first, last = begin_ms // self._precision_ms, end_ms // self._precision_ms
+        if self._is_blank:
+            return 0
+        columns = np.frombuffer(self._slots, dtype=_COLUMNS)
+        total = 0
+        while first < last:
+            index = first % _SLOTS
+            piece = columns[index : index + last - first]
+            is_waiting = (piece["time"] >= first) & (piece["time"] < last) & (piece["last_pos"] >= 0)
+            total += int(piece["num"][is_waiting].sum())
+            first += len(piece)
+            del piece
+        del columns  # the map cannot be closed while it looks at it
+        return total
+
     def correct(self, time_ms: int, slots: Mapping[int, Slot], sure_pos: int) -> bool:
         """Have the slots from a time on be `slots`; True when one was wrong that was on disk for certain:
         whose units lie below `sure_pos` of the TimerLog."""

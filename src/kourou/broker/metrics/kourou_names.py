@@ -1,0 +1,73 @@
+"""The broker's own metrics, prefix `kourou_`. All samples also have cluster, node_type and node_id."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kourou.metrics.families import Kind, Metric
+
+BUILD_INFO: Final = Metric(
+    "kourou_build_info", Kind.GAUGE, "1; the labels tell the versions.", ("version", "python", "protocol")
+)
+KERNEL: Final = Metric(
+    "kourou_kernel_in_use", Kind.GAUGE, "1 while sends and pulls use the compiled kernel, else 0."
+)
+FENCED: Final = Metric(
+    "kourou_store_fenced", Kind.GAUGE, "1 if the store rejects messages after a failed sync, else 0."
+)
+SEND_LATENCY: Final = Metric(
+    "kourou_send_latency_seconds",
+    Kind.HISTOGRAM,
+    "From the arrival of a message to its acknowledgement, disk and slaves included.",
+)
+DELIVERY_LATENCY: Final = Metric(
+    "kourou_delivery_latency_seconds",
+    Kind.HISTOGRAM,
+    "From the store timestamp to the delivery to a consumer. The messages of one pull count with the age of "
+    "the oldest of them.",
+)
+PUT_FAILED: Final = Metric("kourou_put_failed_total", Kind.COUNTER, "Messages that could not be stored.")
+COMMIT_CYCLES: Final = Metric("kourou_commit_cycles_total", Kind.COUNTER, "Commit cycles with messages.")
+COMMIT_CYCLE_MESSAGES: Final = Metric(
+    "kourou_commit_cycle_messages", Kind.HISTOGRAM, "Messages of a commit cycle, which share one write."
+)
+WAITING_MESSAGES: Final = Metric(
+    "kourou_waiting_messages", Kind.GAUGE, "Messages whose senders wait for the disk or for slaves."
+)
+WAITING_BYTES: Final = Metric("kourou_waiting_bytes", Kind.GAUGE, "Their bytes.")
+HELD_PULLS: Final = Metric("kourou_held_pulls", Kind.GAUGE, "Pulls that wait for messages (long polling).")
+CONNECTIONS: Final = Metric("kourou_connections", Kind.GAUGE, "Open connections of clients and tools.")
+QUEUES: Final = Metric("kourou_consume_queues", Kind.GAUGE, "ConsumeQueues of all topics.")
+LOG_START: Final = Metric("kourou_commitlog_min_offset_bytes", Kind.GAUGE, "Where the CommitLog begins.")
+LOG_END: Final = Metric("kourou_commitlog_max_offset_bytes", Kind.GAUGE, "Where the CommitLog ends.")
+DISK_TOTAL: Final = Metric(
+    "kourou_disk_total_bytes", Kind.GAUGE, "The size of a folder's file system.", ("folder",)
+)
+DISK_FREE: Final = Metric("kourou_disk_free_bytes", Kind.GAUGE, "The free bytes of it.", ("folder",))
+DISK_USED_RATIO: Final = Metric(
+    "kourou_disk_used_ratio",
+    Kind.GAUGE,
+    "The used share of it, from 0 to 1; diskMaxUsedSpaceRatio is compared with it.",
+    ("folder",),
+)
+DAMAGED_BYTES: Final = Metric("kourou_damaged_log_bytes", Kind.GAUGE, "Known damaged bytes of the log.")
+LOST_MESSAGES: Final = Metric("kourou_lost_messages", Kind.GAUGE, "Messages known to be lost to damage.")
+CLOCK_STEPS: Final = Metric(
+    "kourou_clock_steps_total", Kind.COUNTER, "How often the wall clock was stepped since the start."
+)
+SLAVES: Final = Metric("kourou_slaves", Kind.GAUGE, "Slaves that follow this master.")
+SLAVE_LAG_BYTES: Final = Metric(
+    "kourou_slave_lag_bytes", Kind.GAUGE, "How much of the log a slave has not acknowledged.", ("slave",)
+)
+SLAVE_LAG_SECONDS: Final = Metric(
+    "kourou_slave_lag_seconds", Kind.GAUGE, "For how long a slave has been behind.", ("slave",)
+)
+QUEUE_LAG: Final = Metric(
+    "kourou_consumer_lag_queue_messages",
+    Kind.GAUGE,
+    "Messages of a queue that are stored and not consumed; only with metricsLagPerQueue.",
+    ("topic", "queue_id", "consumer_group"),
+)
+LAG_AGE: Final = Metric(
+    "kourou_consumer_lag_age_seconds", Kind.GAUGE, "How old the numbers of consumer lag are; they are cached."
+)

@@ -1,0 +1,79 @@
+"""The metrics of a broker, made of the objects that they are read from; imported where they are measured.
+
+Used by assembly.py alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kourou.broker.metrics.broker_metrics import BrokerMetrics
+from kourou.broker.metrics.lag import ConsumerLag
+from kourou.broker.metrics.part import DeliveryLatency, FastSends
+from kourou.broker.send.fast_send_path import FastSendPath
+from kourou.metrics.process import LoopLag
+from kourou.transport.request_latency import RequestLatency
+
+if TYPE_CHECKING:
+    from kourou.broker.replication.replica_server import ReplicaServer
+    from kourou.broker.services import BrokerServices
+    from kourou.broker.transactions.transactions import Transactions
+    from kourou.transport.connection import BulkHandler
+
+
+def make_metrics(
+    services: BrokerServices,
+    transactions: Transactions,
+    replicas: ReplicaServer,
+    fast_path: BulkHandler | None,
+    connection_count: Callable[[], int],
+) -> BrokerMetrics:
+    """The metrics of the broker; from here on they are measured."""
+    loop, store = asyncio.get_running_loop(), services.store
+    requests = RequestLatency(loop.time)
+    deliveries = DeliveryLatency(services.now_ms)
+    services.pulls.on_delivery = deliveries.delivered
+    if isinstance(fast_path, FastSendPath):
+        fast_path.on_stored = FastSends(requests, services.now_ms).stored
+    return BrokerMetrics(
+        config=services.live_config,
+        files=services.files,
+        log=store.log,
+        queues=store.queues,
+        lookup=store.lookup,
+        dispatcher=store.dispatcher,
+        appender=store.appender,
+        damages=store.damages,
+        queue_folder=store.config.queue_folder,
+        stats=services.stats,
+        commit_cycle=services.commit_cycle,
+        topics=services.topics,
+        groups=services.groups,
+        producers=services.producers,
+        consumers=services.consumers,
+        holds=services.holds,
+        transactions=transactions,
+        timers=services.timers,
+        replicas=replicas,
+        clock_watch=services.clock_watch,
+        kernel=services.kernel,
+        records=services.records,
+        disk=services.disk,
+        requests=requests,
+        deliveries=deliveries,
+        loop_lag=LoopLag(),
+        lag=ConsumerLag(
+            topics=services.topics,
+            groups=services.groups,
+            offsets=services.offsets,
+            consumers=services.consumers,
+            queues=store.queues,
+            records=services.records,
+            monotonic_ms=services.monotonic_ms,
+        ),
+        connection_count=connection_count,
+        now_ms=services.now_ms,
+        loop_time_s=loop.time,
+    )
