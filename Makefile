@@ -81,9 +81,10 @@ browser: $(BROWSER_READY) ## tests of the console in a browser (needs Chromium)
 screenshots: $(BROWSER_READY) ## the pictures of the console in docs/images (needs Chromium)
 	@$(BIN)/python -m tests.e2e.console.screenshots $(ARGS)
 
-docs: $(READY)   ## the pages of keys and options, from the code
+docs: $(READY)   ## the pages of keys, options and metrics, from the code
 	@$(BIN)/python -m kourou.config.reference docs/configuration.md
 	@$(BIN)/python -m kourou.client.reference docs/client-options.md
+	@$(BIN)/python -m kourou.cli.metrics_reference docs/metrics.md
 
 layout: $(READY) ## the kernel's header of byte layouts, from the table in the code
 	@$(BIN)/python -m kourou.protocol.layout_header src/kourou/store/_layout.h
