@@ -100,6 +100,14 @@ def test_the_page_and_styles_load_nothing_from_elsewhere_and_have_no_inline_code
         assert "url(" not in style.read_text("utf-8") and "@import" not in style.read_text("utf-8")
 
 
+def test_the_page_preloads_every_shared_module() -> None:
+    page = (PAGES / "index.html").read_text("utf-8")
+    preloaded = re.findall(r"""<link rel="modulepreload" href="/static/js/([^"]+)">""", page)
+    assert sorted(preloaded) == sorted(
+        ["frame.js", "menu.js", *(f"lib/{path.name}" for path in (JS / "lib").iterdir())]
+    )
+
+
 def test_vendored_files_are_those_of_the_readme() -> None:
     readme = (PAGES / "vendor" / "README.md").read_text("utf-8")
     listed = dict(re.findall(r"^\| `([^`]+)` .*`([0-9a-f]{64})` \|$", readme, re.MULTILINE))

@@ -25,11 +25,11 @@ function App() {
   const language = useLanguage();
   const session = useSession();
   const [startError, setStartError] = useState(null);
-  const start = () => {
+  const start = (answer = get("/session")) => {
     setStartError(null);
-    get("/session").then(setSession, setStartError);
+    answer.then(setSession, setStartError);
   };
-  useEffect(start, []);
+  useEffect(() => start(firstSession), []);
   // The session has the cluster's name: without a cluster at first, it is read again until there is one.
   useEffect(() => {
     if (!session?.problem) return undefined;
@@ -40,7 +40,7 @@ function App() {
   const route = routeOf(path);
   const mustLogIn = session !== null && session.login_required && session.user === null;
   if (session === null) {
-    return html`<main class="start">${startError ? html`<${ErrorBox} error=${startError} onRetry=${start} />` : html`<${Loading} />`}</main>`;
+    return html`<main class="start">${startError ? html`<${ErrorBox} error=${startError} onRetry=${() => start()} />` : html`<${Loading} />`}</main>`;
   }
   if (route?.page === "login" || mustLogIn) return html`<div key=${language}><${Page} name="login" params=${{}} /><${Toasts} /></div>`;
   // The key renders everything anew in another language.
@@ -77,16 +77,19 @@ function Frame({ route, session }) {
 
 const modules = new Map();
 
+async function loadPage(name) {
+  const loaded = await import(`./pages/${name}.js`);
+  modules.set(name, loaded);
+  return loaded;
+}
+
 function Page({ name, params }) {
   const [module, setModule] = useState(modules.get(name) ?? null);
   const [loadError, setLoadError] = useState(null);
   const [renderError, resetError] = useErrorBoundary((error) => console.error(error));
   const load = () => {
     setLoadError(null);
-    import(`./pages/${name}.js`).then((loaded) => {
-      modules.set(name, loaded);
-      setModule(loaded);
-    }, (error) => setLoadError({ message: t("app.page_not_loaded", { name }), hint: String(error.message ?? error) }));
+    loadPage(name).then(setModule, (error) => setLoadError({ message: t("app.page_not_loaded", { name }), hint: String(error.message ?? error) }));
   };
   useEffect(() => { if (!module) load(); }, [name]);
   if (renderError) return html`<${ErrorBox} error=${{ message: t("app.page_failed"), hint: String(renderError.message ?? renderError) }} onRetry=${resetError} />`;
@@ -96,5 +99,10 @@ function Page({ name, params }) {
 
 startRouter();
 startKeys();
+// Texts, session and the page's module at the same time, not one after the other. Errors show later, where
+// the session and the page are used.
+const firstSession = get("/session");
+firstSession.catch(() => {});
+loadPage(routeOf(location.pathname)?.page ?? "overview").catch(() => {});
 await startLanguage();
 render(html`<${App} />`, document.getElementById("app"));

@@ -80,7 +80,7 @@ function options({ series, height, format, width }) {
     legend: { live: true },
     scales: { y: { range: (_plot, low, high) => [Math.min(0, low ?? 0), Math.max(high ?? 0, 1) * 1.08] } },
     axes: [
-      { ...axis, size: 28, values: (_plot, ticks) => ticks.map((tick) => clock(tick)) },
+      { ...axis, size: 28, values: (_plot, ticks) => ticks.map((tick) => clock(tick, ticks[1] - ticks[0] < 60)) },
       { ...axis, size: 52, values: (_plot, ticks) => ticks.map((tick) => format(tick)) },
     ],
     series: [

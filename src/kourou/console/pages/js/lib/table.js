@@ -86,7 +86,9 @@ export function Table(props) {
   useEffect(() => {
     if (!focusActive.current) return;
     focusActive.current = false;
-    scroller.current.querySelector('tbody tr[data-active="true"]')?.focus({ preventScroll: true });
+    const row = scroller.current.querySelector('tbody tr[data-active="true"]');
+    row?.focus({ preventScroll: true });
+    if (!isVirtual) row?.scrollIntoView({ block: "nearest" });
   });
 
   const activeIndex = rows.findIndex((row) => rowKey(row) === activeKey);
@@ -96,9 +98,9 @@ export function Table(props) {
   const move = (to) => {
     const index = Math.max(0, Math.min(rows.length - 1, to));
     if (!rows.length) return;
-    const element = scroller.current;
-    const headHeight = element.querySelector("thead").offsetHeight;
-    if (isVirtual || fill) {
+    if (isVirtual) {
+      const element = scroller.current;
+      const headHeight = element.querySelector("thead").offsetHeight;
       element.scrollTop = scrollToRow({ index, scrollTop: element.scrollTop, viewHeight: element.clientHeight, rowHeight: ROW_HEIGHT, headHeight });
       setView({ scrollTop: element.scrollTop, viewHeight: element.clientHeight });
     }
@@ -186,7 +188,7 @@ function head(column, sort, onSort) {
   const isSorted = sort?.column === column.id;
   const canSort = onSort && column.sortable !== false;
   const ariaSort = isSorted ? (sort.order === "desc" ? "descending" : "ascending") : undefined;
-  return html`<th key=${column.id} scope="col" class=${classes(column.number && "is-number")} aria-sort=${ariaSort} title=${column.hint}>
+  return html`<th key=${column.id} scope="col" class=${classes(column.number && "is-number", column.main && "is-main")} aria-sort=${ariaSort} title=${column.hint}>
     ${canSort
       ? html`<button type="button" class="sort" onClick=${() => onSort(column)}>${column.label}<span class=${classes("sort-mark", isSorted && `is-${sort.order}`)} aria-hidden="true"></span></button>`
       : column.label}
@@ -195,7 +197,7 @@ function head(column, sort, onSort) {
 
 function cell(column, row, rowHref) {
   const content = column.render ? column.render(row) : row[column.id] ?? "–";
-  const className = classes(column.number && "is-number", column.wrap && "is-wrapped");
+  const className = classes(column.number && "is-number", column.wrap && "is-wrapped", column.main && "is-main");
   const title = typeof content === "string" && !column.number ? content : undefined;
   if (!column.main) return html`<td key=${column.id} class=${className} title=${title}>${content}</td>`;
   const href = rowHref?.(row);
