@@ -100,12 +100,19 @@ def test_the_page_and_styles_load_nothing_from_elsewhere_and_have_no_inline_code
         assert "url(" not in style.read_text("utf-8") and "@import" not in style.read_text("utf-8")
 
 
-def test_the_page_preloads_every_shared_module() -> None:
+def test_the_page_preloads_what_every_page_needs() -> None:
     page = (PAGES / "index.html").read_text("utf-8")
-    preloaded = re.findall(r"""<link rel="modulepreload" href="/static/js/([^"]+)">""", page)
-    assert sorted(preloaded) == sorted(
-        ["frame.js", "menu.js", *(f"lib/{path.name}" for path in (JS / "lib").iterdir())]
-    )
+    preloaded = set(re.findall(r"""<link rel="modulepreload" href="/static/([^"]+)">""", page))
+    needed: set[Path] = set()
+    found = [JS / "main.js"]
+    while found:
+        path = found.pop()
+        code = path.read_text("utf-8")
+        imported = {(path.parent / name).resolve() for name in _IMPORT.findall(code) if "${" not in name}
+        found += imported - needed
+        needed |= imported
+    needed = {path for path in needed if path.is_relative_to(JS)}
+    assert {str(path.relative_to(PAGES)) for path in needed} <= preloaded
 
 
 def test_vendored_files_are_those_of_the_readme() -> None:
