@@ -24,6 +24,7 @@ from kourou.testing.cluster import cluster
 from tests.e2e.client.kit.producer_kit import all_stored
 from tests.e2e.client.kit.pull_kit import ClusterThread, cluster_thread
 from tests.e2e.client.kit.push_kit import consumer_of, make_topic, until
+from tests.e2e.doc_programs import run_step, steps, user_environ
 from tests.needed import need_module
 
 pytestmark = pytest.mark.e2e
@@ -343,3 +344,14 @@ def test_plain_handlers_ask_for_the_context(spans: Spans, served: ClusterThread)
     assert {span.context.trace_id for span in spans.of("send TopicTest") + spans.of("process TopicTest")} == {
         billing.context.trace_id
     }
+
+
+@pytest.mark.integration
+async def test_the_program_of_the_guide(tmp_path: Path) -> None:
+    need_module("opentelemetry.sdk")
+    (step,) = (step for step in steps("docs/client.md") if step.file_name == "traced_orders.py")
+    async with cluster(tmp_path / "store") as running:
+        environ = user_environ(tmp_path) | {"NAMESRV_ADDR": running.namesrv_addr}
+        printed = await run_step(step, running.namesrv_addr, tmp_path, environ)
+    ids = {line.rpartition(" ")[2] for line in printed if " in " in line}
+    assert len(ids) == 1 and f"00-{ids.pop()}-" in printed[2]
