@@ -33,7 +33,7 @@ from kourou.admin.session import Admin
 from kourou.admin.topics import create_topic_on, topic_status
 from kourou.errors import ResponseError
 from kourou.protocol.bodies import MessageQueue, SubscriptionGroupConfig, TopicConfig
-from kourou.protocol.names import DLQ_GROUP_TOPIC_PREFIX
+from kourou.protocol.names import dlq_topic, retry_topic
 
 ORDERS: Final = "Orders"  # traced, consumed by warehouse; billing lags behind
 PARCELS: Final = "Parcels"  # couriers fail: retries and dead letters
@@ -126,7 +126,7 @@ async def _wait_complete(admin: Admin, order_id: str) -> None:
     """Wait for what clients do in the background."""
 
     async def is_dead() -> bool:
-        return await _count(admin, DLQ_GROUP_TOPIC_PREFIX + COURIERS) == DEAD
+        return await _count(admin, dlq_topic(COURIERS)) == DEAD
 
     async def is_traced() -> bool:
         try:
@@ -146,7 +146,9 @@ async def _wait_complete(admin: Admin, order_id: str) -> None:
 async def _commit_part(admin: Admin) -> None:
     """Leave LAG orders that billing has not consumed, and no client of it."""
     masters = await admin.masters()
-    await update_group(admin, [master.address for master in masters], SubscriptionGroupConfig(BILLING))
+    addresses = [master.address for master in masters]
+    await update_group(admin, addresses, SubscriptionGroupConfig(BILLING))
+    await create_topic_on(admin, addresses, TopicConfig(retry_topic(BILLING), 1, 1))  # as its clients do
     left = LAG
     for master in masters:
         for queue_id in range(QUEUES):
