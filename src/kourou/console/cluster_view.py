@@ -15,6 +15,7 @@ from kourou.admin.brokers import GroupQueueLag, broker_consume_stats
 from kourou.admin.clusters import BrokerSummary, cluster_list
 from kourou.admin.connections import producers_of_broker
 from kourou.admin.groups import group_configs
+from kourou.admin.messages.dead_letters import GroupDeadLetters, dead_letter_counts
 from kourou.admin.replication import SlaveLag, read_replication, slave_lags
 from kourou.admin.session import Admin, BrokerAddress
 from kourou.admin.top import TopSample, TopView, is_user_topic, view
@@ -24,7 +25,7 @@ from kourou.console.lag_table import LagTable, lag_table
 from kourou.console.shared_read import SharedRead
 from kourou.errors import KourouError
 from kourou.protocol.bodies import ProducerInfo, SubscriptionGroupConfig, TopicConfig
-from kourou.protocol.names import reply_topic
+from kourou.protocol.names import DLQ_GROUP_TOPIC_PREFIX, is_dlq_topic, reply_topic
 
 # Pages refresh every few seconds; tables change rarely, and a change made here drops them at once.
 _STATE_KEEP_S: Final = 2.0
@@ -73,6 +74,7 @@ class ClusterView:
         self._last_sample: TopSample | None = None
         self._lag_table = SharedRead(self._read_lag_table, _STATE_KEEP_S)
         self._producers = SharedRead(self._read_producers, _LAG_KEEP_S)
+        self._dead_letters = SharedRead(self._read_dead_letters, _LAG_KEEP_S)
         self._members = GroupMembers(admin, self._brokers_of_group)
 
     async def brokers(self) -> Reading[list[BrokerSummary]]:
@@ -130,6 +132,10 @@ class ClusterView:
         """The online members of a group."""
         return await self._members.get(group)
 
+    async def dead_letters(self) -> Reading[list[GroupDeadLetters]]:
+        """How many dead letters each group has; without groups that never had one."""
+        return await self._dead_letters.get()
+
     def forget(self) -> None:
         """Read everything again when it is next needed: something was changed."""
         for shared in self._all():
@@ -150,6 +156,7 @@ class ClusterView:
             self._slaves,
             self._activity,
             self._producers,
+            self._dead_letters,
             self._members,
         )
 
@@ -175,6 +182,14 @@ class ClusterView:
 
     async def _read_groups(self) -> Reading[dict[str, dict[str, SubscriptionGroupConfig]]]:
         return await self._table(lambda address: group_configs(self._admin, address))
+
+    async def _read_dead_letters(self) -> Reading[list[GroupDeadLetters]]:
+        topics = await self.topics()
+        groups = [topic.removeprefix(DLQ_GROUP_TOPIC_PREFIX) for topic in topics.data if is_dlq_topic(topic)]
+        as_of = _now_ms()
+        counts = await dead_letter_counts(self._admin, sorted(groups))
+        problems = [f"{one.group}: {one.problem}" for one in counts if one.problem]
+        return Reading(counts, as_of, [*topics.problems, *problems])
 
     async def _table(self, ask: Callable[[str], Awaitable[dict[str, T]]]) -> Reading[dict[str, dict[str, T]]]:
         found, as_of, problems = await self._of_masters(ask)

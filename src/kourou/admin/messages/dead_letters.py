@@ -5,7 +5,8 @@ Reading changes nothing: no offset moves. Not here: sending them back (redrive.p
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -18,8 +19,8 @@ from kourou.admin.messages.message_reading import (
 )
 from kourou.admin.messages.message_view import body_or_stored, text_start
 from kourou.admin.session import Admin
-from kourou.admin.topics import read_permission_command
-from kourou.errors import ConfigError, ResponseError
+from kourou.admin.topics import read_permission_command, topic_status
+from kourou.errors import ConfigError, RemotingError, ResponseError
 from kourou.protocol.codes import ResponseCode
 from kourou.protocol.filter import FilterProgram
 from kourou.protocol.message import MessageExt
@@ -27,6 +28,7 @@ from kourou.protocol.names import dlq_topic, is_dlq_topic, is_retry_topic, retry
 from kourou.protocol.properties import MessageConst
 
 _SHOWN_BODY: Final = 60
+_CONCURRENT: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,20 +109,53 @@ def origin_topic(message: MessageExt) -> str | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class GroupDeadLetters:
+    """How many dead letters a group has."""
+
+    group: str
+    count: int
+    last_timestamp: int
+    """When the last one was given up; 0 if there is none."""
+    problem: str = ""
+    """Brokers that did not answer, and why."""
+
+
+async def dead_letter_counts(admin: Admin, groups: Iterable[str]) -> list[GroupDeadLetters]:
+    """The number of dead letters of each group, as many as are not deleted yet; several groups at a time."""
+    room = asyncio.Semaphore(_CONCURRENT)
+
+    async def count(group: str) -> GroupDeadLetters:
+        async with room:
+            try:
+                status = await topic_status(admin, dlq_topic(group))
+            except (RemotingError, ResponseError) as error:
+                return GroupDeadLetters(group, 0, 0, str(error))
+        return GroupDeadLetters(
+            group,
+            sum(queue.max_offset - queue.min_offset for queue in status.queues),
+            max(queue.last_update_timestamp for queue in status.queues),
+            "; ".join(f"{silent.address}: {silent.problem}" for silent in status.silent),
+        )
+
+    return list(await asyncio.gather(*map(count, groups)))
+
+
 async def dead_letter_spans(admin: Admin, group: str, selection: Selection) -> list[QueueSpan]:
     """The ranges to read, broker by broker; later messages are not included.
 
     Empty if the group has no dead letters. ResponseError TOPIC_NOT_EXIST if there is no such group,
     ConfigError if its dead letters may not be read.
     """
-    places = await _places(admin, group)
+    places = await dead_letter_places(admin, group)
     return [
         await queue_span(admin, place, begin_ms=selection.begin_ms, end_ms=selection.end_ms)
         for place in places
     ]
 
 
-async def _places(admin: Admin, group: str) -> list[QueuePlace]:
+async def dead_letter_places(admin: Admin, group: str) -> list[QueuePlace]:
+    """The queues with dead letters of a group. Errors as in `dead_letter_spans`."""
     topic = dlq_topic(group)
     try:
         places = await readable_queues(admin, topic)

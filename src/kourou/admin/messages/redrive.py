@@ -150,10 +150,13 @@ async def plan_redrive(
     to_topic: bool = False,
     again: bool = False,
     limit: int | None = None,
+    spans: list[QueueSpan] | None = None,
 ) -> RedrivePlan:
-    """Determine what to send. ResponseError TOPIC_NOT_EXIST if there is no such group."""
+    """Determine what to send; with `spans` of these ranges only. ResponseError TOPIC_NOT_EXIST if there is no
+    such group."""
     selection = selection or Selection()
-    spans = await dead_letter_spans(admin, group, selection)
+    if spans is None:
+        spans = await dead_letter_spans(admin, group, selection)
     sends_back = bool(spans) and not to_topic and await _consumes_in_order(admin, group)
     return RedrivePlan(group, selection, spans, to_topic, sends_back, again, limit)
 
