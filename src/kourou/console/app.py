@@ -46,6 +46,7 @@ from kourou.console.api import (
     topic_changes,
     topic_files,
     topics,
+    traces,
 )
 from kourou.console.api_errors import ApiError, api_error_of, not_found
 from kourou.console.audit import AuditRecord
@@ -83,6 +84,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *message.ENDPOINTS,
     *message_search.ENDPOINTS,
     *dead_letters.ENDPOINTS,
+    *traces.ENDPOINTS,
     *producers.ENDPOINTS,
     *sends.ENDPOINTS,
     *topic_files.ENDPOINTS,
