@@ -25,8 +25,9 @@ import { toast } from "./toast.js";
  * @param {boolean} [props.dangerous] it cannot be undone: the button is red
  * @param {any} [props.intro] above the fields
  * @param {(answer: any) => any} [props.result] shown below the outcomes
+ * @param {(details: any) => any} [props.details] shows the figures of a preview, below the effects
  */
-export function ChangeDialog({ title, fields = [], initial = {}, request, onClose, onDone, confirm, dangerous = false, intro, result }) {
+export function ChangeDialog({ title, fields = [], initial = {}, request, onClose, onDone, confirm, dangerous = false, intro, result, details }) {
   const [values, setValues] = useState(() => initialValues(fields, initial));
   const [messages, setMessages] = useState({});
   const [step, setStep] = useState(fields.length ? "form" : "preview");
@@ -102,19 +103,20 @@ export function ChangeDialog({ title, fields = [], initial = {}, request, onClos
     ${step === "form" && [intro, html`<${Fields} fields=${fields} values=${values} onChange=${setValues} messages=${messages} />`]}
     ${step === "preview" && [
       hasMoved && html`<${Note} kind="warn">${t("change.moved")}<//>`,
-      preview ? html`<${Preview} preview=${preview} />` : !error && html`<${Loading} label=${t("change.previewing")} />`,
+      preview ? html`<${Preview} preview=${preview} details=${details} />` : !error && html`<${Loading} label=${t("change.previewing")} />`,
     ]}
     ${step === "outcome" && [html`<${Outcomes} outcomes=${answer.outcomes ?? []} />`, result?.(answer)]}
     ${error && html`<${ErrorBox} error=${error} onRetry=${step === "preview" && !preview ? showPreview : undefined} />`}
   <//>`;
 }
 
-/** What a change will do. @param {{preview: any}} props */
-export function Preview({ preview }) {
+/** What a change will do. @param {{preview: any, details?: (details: any) => any}} props */
+export function Preview({ preview, details }) {
   const { effects = [], warnings = [], commands = [] } = preview;
   return html`<div class="preview" aria-live="polite">
     <h3>${tn("change.effects", effects.length)}</h3>
     ${effects.length ? html`<ul class="effects">${effects.map((effect, i) => html`<li key=${i}>${effect}</li>`)}</ul>` : html`<p>${t("change.no_effect")}</p>`}
+    ${details && preview.details && details(preview.details)}
     ${warnings.length > 0 && html`<${Note} kind="warn"><ul>${warnings.map((warning, i) => html`<li key=${i}>${warning}</li>`)}</ul><//>`}
     ${commands.length > 0 && html`<h3>${t("command.title")}</h3><${CommandList} commands=${commands} />`}
   </div>`;
