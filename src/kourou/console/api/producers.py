@@ -46,7 +46,8 @@ async def _producers(call: Call[PageQuery, NoBody]) -> Page[ProducerRow]:
                 rows[key] = ProducerRow(
                     group=group,
                     client_id=client.client_id,
-                    addresses=[*(known.addresses if known else ()), client.remote_ip],
+                    # Java's form of an address starts with a slash.
+                    addresses=[*(known.addresses if known else ()), client.remote_ip.lstrip("/")],
                     language=client.language or "",
                     version=version_desc(client.version),
                     brokers=[*(known.brokers if known else ()), broker_name],

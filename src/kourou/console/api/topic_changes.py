@@ -328,7 +328,7 @@ async def _delete(call: Call[NoQuery, TopicDeletionScope]) -> Plan:
         for cluster in clusters
     ]
     if uses:
-        effects.append(f"Deletes the offsets in it of {', '.join(use.group for use in uses)}")
+        effects.append(f"Deletes the offsets of these groups in it: {', '.join(use.group for use in uses)}")
     return Plan(
         effects=effects,
         warnings=[*problems, *(f"{use.group} has {counted(use.members, 'member')} online" for use in online)],

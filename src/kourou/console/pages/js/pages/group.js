@@ -82,7 +82,7 @@ function Tiles({ group }) {
     <${Tile} label=${t("topics.lag")} value=${compact(group.lag)} unit=${t("topic.messages_unit")} title=${number(group.lag)} kind=${group.lag > 0 ? "warn" : undefined} />
     <${Tile} label=${t("groups.behind")} value=${group.lag ? duration(group.behind_ms) : "–"} title=${t("groups.behind_hint")} />
     <${Tile} label=${t("groups.tps")} value=${rate(group.tps)} title=${t("groups.tps_hint")} />
-    <${Tile} label=${t("groups.members")} value=${number(group.members.length)} kind=${group.members.length === 0 && group.lag > 0 ? "bad" : undefined} detail=${group.members.length === 0 ? t("groups.offline") : group.consume_from_where} />
+    <${Tile} label=${t("groups.members")} value=${number(group.members.length)} kind=${group.members.length === 0 && group.lag > 0 ? "bad" : undefined} detail=${group.members.length === 0 ? t("groups.offline") : group.consume_from_where && t(`group.from_${group.consume_from_where}`)} />
     <${Tile} label=${t("groups.last_consumed")} value=${html`<${Time} ms=${group.last_consumed_ms} relative />`} title=${t("groups.last_consumed_hint")} />
   </div>`;
 }
@@ -127,7 +127,7 @@ function ClientLink({ group, id }) {
 }
 
 function Members({ group, reports }) {
-  const reportOf = (member) => reports.data?.members.find((item) => item.client_id === member.client_id && item.address === member.address);
+  const reportOf = (member) => reports.data?.members.find((item) => item.client_id === member.client_id);
   const columns = [
     { id: "client_id", label: t("group.client"), main: true, render: (member) => html`<${ClientLink} group=${group.group} id=${member.client_id} />` },
     { id: "address", label: t("group.address"), render: (member) => html`<code>${member.address}</code>` },

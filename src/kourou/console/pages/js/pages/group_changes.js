@@ -56,7 +56,7 @@ export function ChangeGroup({ group, onClose, onDone }) {
   const initial = Object.fromEntries(Object.entries(first).map(([name, value]) => [name, typeof value === "boolean" || others.every((other) => other[name] === value) ? value : null]));
   const isSame = (name, value) => configs.every((config) => valuesOf(config)[name] === value);
   const request = (values) => {
-    const changed = Object.fromEntries(Object.entries(values).filter(([name, value]) => name !== "brokers" && value !== null && !isSame(name, value)));
+    const changed = Object.fromEntries(Object.entries(values).filter(([name, value]) => name !== "brokers" && value !== null && value !== "" && !isSame(name, value)));
     return { method: "PUT", path: pathOf("groups", group.group), body: bodyOf({ ...changed, brokers: values.brokers }) };
   };
   const options = group.brokers.map((broker) => [broker.broker_name, broker.broker_name]);
@@ -69,7 +69,13 @@ const camel = (name) => name.replace(/_([a-z])/g, (_, letter) => letter.toUpperC
 
 function valuesOf(config) {
   const names = [...SWITCHES, ...NUMBERS.map(([name]) => name)];
-  return { ...Object.fromEntries(names.map((name) => [name, config[camel(name)]])), group_retry_policy: formatJson(config.groupRetryPolicy ?? null) };
+  return { ...Object.fromEntries(names.map((name) => [name, config[camel(name)]])), group_retry_policy: policyText(config.groupRetryPolicy) };
+}
+
+/** Empty for the broker's own delays. */
+function policyText(policy) {
+  const isOwn = policy && (policy.exponentialRetryPolicy || policy.customizedRetryPolicy);
+  return isOwn ? formatJson(policy) : "";
 }
 
 /** @param {{group: any, onClose: () => void}} props */

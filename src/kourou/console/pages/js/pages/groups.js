@@ -48,7 +48,6 @@ function columns() {
     { id: "topics", label: t("groups.topics"), number: true, render: (row) => number(row.topics) },
     { id: "version", label: t("groups.version"), sortable: false, hint: t("groups.version_hint"), render: (row) => row.version || "–" },
     { id: "model", label: t("groups.model"), sortable: false, render: (row) => modelText(row) || "–" },
-    { id: "brokers", label: t("topics.brokers"), render: (row) => row.brokers.join(", ") || "–" },
   ];
 }
 

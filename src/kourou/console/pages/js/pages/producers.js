@@ -2,7 +2,7 @@
 import { html, useState } from "../lib/html.js";
 import { useRead } from "../lib/api.js";
 import { Commands } from "../lib/command.js";
-import { Fields } from "../lib/form.js";
+import { Field } from "../lib/form.js";
 import { t } from "../lib/i18n.js";
 import { pathOf, useQuery } from "../lib/router.js";
 import { Card, Empty, Freshness, Loaded, Note, PageHead, Time } from "../lib/states.js";
@@ -27,12 +27,17 @@ function columns() {
   return [
     { id: "group", label: t("producers.group"), main: true },
     { id: "client_id", label: t("group.client") },
-    { id: "addresses", label: t("group.address"), render: (row) => html`<code>${row.addresses.join(", ")}</code>` },
+    { id: "addresses", label: t("group.address"), render: (row) => html`<code title=${row.addresses.join(", ")}>${hosts(row.addresses)}</code>` },
     { id: "language", label: t("group.language") },
     { id: "version", label: t("groups.version") },
     { id: "brokers", label: t("topics.brokers"), render: (row) => row.brokers.map((name, i) => [i > 0 && ", ", html`<${BrokerLink} name=${name} />`]) },
     { id: "last_update_ms", label: t("producers.heartbeat"), render: (row) => html`<${Time} ms=${row.last_update_ms} relative />` },
   ];
+}
+
+/** Without ports: a client has a connection to each broker. */
+function hosts(addresses) {
+  return [...new Set(addresses.map((address) => address.replace(/:\d+$/, "")))].join(", ");
 }
 
 function Lookup() {
@@ -52,7 +57,8 @@ function Lookup() {
   ].map((column) => ({ ...column, sortable: false }));
   return html`<${Card} title=${t("producers.lookup")} actions=${html`<${Commands} commands=${read.data?.commands} />`}>
     <form onSubmit=${submit} class="filters">
-      <${Fields} values=${values} onChange=${setValues} fields=${[{ name: "topic", label: t("topics.topic"), required: true }, { name: "group", label: t("producers.group"), required: true }]} />
+      ${[{ name: "topic", label: t("topics.topic"), required: true }, { name: "group", label: t("producers.group"), required: true }].map((field) => html`<${Field} key=${field.name} field=${field}
+        value=${values[field.name]} onChange=${(value) => setValues({ ...values, [field.name]: value })} />`)}
       <button type="submit" disabled=${!values.topic || !values.group}>${t("producers.find")}</button>
     </form>
     ${isReady && html`<${Loaded} read=${read}>${(data) => html`<${Table} label=${t("producers.lookup")} columns=${rows} rows=${data.clients} rowKey=${(client) => client.client_id} />`}<//>`}

@@ -98,7 +98,7 @@ function Consumers({ topic, open }) {
   const columns = [
     { id: "group", label: t("topics.group"), main: true, render: (item) => html`<${GroupLink} group=${item.group} />` },
     { id: "lag", label: t("topics.lag"), number: true, render: (item) => (item.lag === null ? t("offsets.none") : number(item.lag)) },
-    { id: "behind_ms", label: t("groups.behind"), number: true, hint: t("groups.behind_hint"), render: (item) => duration(item.behind_ms) },
+    { id: "behind_ms", label: t("groups.behind"), number: true, hint: t("groups.behind_hint"), render: (item) => (item.lag ? duration(item.behind_ms) : "–") },
     { id: "last_consumed_ms", label: t("groups.last_consumed"), hint: t("groups.last_consumed_hint"), render: (item) => html`<${Time} ms=${item.last_consumed_ms} />` },
     { id: "actions", label: t("topic.actions"), sortable: false, render: (item) => html`<span class="row-actions">
       <button type="button" aria-pressed=${String(item === shown)} aria-label=${t("topic.queues_of", { group: item.group })} onClick=${() => setQuery({ group: item === shown ? "" : item.group })}>${t("topic.queues")}</button>

@@ -109,7 +109,7 @@ function Deleted({ details }) {
   ].map((column) => ({ ...column, sortable: false }));
   return html`
     <p>${details.messages === null ? t("topic.messages_unknown") : tn("topic.messages_deleted", details.messages)}</p>
-    ${details.groups.length > 0 && html`<${Table} label=${t("topic.users")} columns=${columns} rows=${details.groups} rowKey=${(row) => row.group} />`}`;
+    ${details.groups.length > 0 && html`<div class="table-box"><${Table} label=${t("topic.users")} columns=${columns} rows=${details.groups} rowKey=${(row) => row.group} /></div>`}`;
 }
 
 /** @param {{onClose: () => void, onDone: () => void}} props */
