@@ -5,7 +5,7 @@ import { startLanguage, t, useLanguage } from "./lib/i18n.js";
 import { ShortcutHelp, startKeys, useShortcuts } from "./lib/keys.js";
 import { matchPath, navigate, startRouter, useLocation } from "./lib/router.js";
 import { setSession, useSession } from "./lib/session.js";
-import { Empty, ErrorBox, Loading } from "./lib/states.js";
+import { ErrorBox, Loading, PageHead } from "./lib/states.js";
 import { Toasts } from "./lib/toast.js";
 import { Header, isOffered, Menu } from "./frame.js";
 import { MENU, ROUTES } from "./menu.js";
@@ -68,7 +68,7 @@ function Frame({ route, session }) {
     <${Header} session=${session} isMenuOpen=${isMenuOpen} onMenu=${() => openMenu(!isMenuOpen)} />
     <${Menu} session=${session} active=${route?.menu} />
     <main id="main" ref=${main} tabIndex="-1">
-      ${route ? html`<${Page} key=${path} name=${route.page} params=${route.params} />` : html`<${Empty} title=${t("app.not_found")}><a href="/">${t("app.to_overview")}</a><//>`}
+      ${route ? html`<${Page} key=${path} name=${route.page} params=${route.params} />` : html`<${PageHead} title=${t("app.not_found")} subtitle=${html`<a href="/">${t("app.to_overview")}</a>`} />`}
     </main>
     <${Toasts} />
     <${ShortcutHelp} />
