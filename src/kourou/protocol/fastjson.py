@@ -76,6 +76,17 @@ _REF_STEP: Final = re.compile(
 )
 
 
+# Strings without braces and escapes, and what is between them; possessive, so that nothing is tried twice.
+_PLAIN_STRINGS: Final = re.compile(rb'(?:[^"]*+"[^"\\{}]*+")*+[^"]*+')
+_KEY_OBJECT: Final = re.compile(rb"\{[^{}]*+\}(?=:)")
+
+
+class KeyText(str):
+    """A map key in its final form, written without quotes."""
+
+    __slots__ = ()
+
+
 class ObjectKey(tuple[tuple[str, Scalar], ...]):
     """An object that stands as a map key: its names and values, in order of name."""
 
@@ -94,6 +105,18 @@ def parse(raw: bytes | str) -> Tree:
     """
     text = _text(raw) if isinstance(raw, bytes) else raw
     return _Parser(text.removeprefix("\ufeff")).document()
+
+
+def with_text_keys(raw: bytes) -> bytes | None:
+    """`raw` with the objects that are map keys as text, each with the JSON of the object: strict JSON, which
+    costs a tenth of `parse`. None if there are none, or a string has a brace or an escape."""
+    if b"}:" not in raw or _PLAIN_STRINGS.fullmatch(raw) is None:
+        return None
+    return _KEY_OBJECT.sub(_as_text, raw)
+
+
+def _as_text(match: re.Match[bytes]) -> bytes:
+    return b'"' + match[0].replace(b'"', b'\\"') + b'"'
 
 
 def write(tree: Tree, *, bare_int_keys: bool = False) -> bytes:
@@ -321,6 +344,8 @@ def _in_order(tree: dict[Any, Tree]) -> Iterable[tuple[Any, Tree]]:
 
 
 def _key_text(key: object, bare_int_keys: bool) -> str:
+    if isinstance(key, KeyText):
+        return key
     if isinstance(key, ObjectKey):
         return write(dict(key)).decode()
     if isinstance(key, int):

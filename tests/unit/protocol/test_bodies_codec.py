@@ -12,6 +12,7 @@ from kourou.protocol.bodies import (
     ConsumerConnection,
     ConsumerData,
     ConsumeStats,
+    ConsumeStatsList,
     ConsumeType,
     DataVersion,
     HeartbeatData,
@@ -103,6 +104,14 @@ def test_message_queue_keys_may_be_objects_or_text_of_objects(key: str) -> None:
     table = decode_body(raw, TopicStatsTable).offset_table
 
     assert {queue: each.max_offset for queue, each in table.items()} == {MessageQueue("T", "b", 3): 9}
+
+
+@pytest.mark.parametrize("group", ["plain", "{brace}:", 'quote":{"a":1}:', "back\\slash", "单"])
+def test_keys_that_are_objects_are_read_whatever_other_strings_contain(group: str) -> None:
+    table = {MessageQueue("T", "b", queue_id): OffsetWrapper(9, 5) for queue_id in range(3)}
+    body = ConsumeStatsList([{group: [ConsumeStats(table), ConsumeStats(table)]}], total_diff=24)
+
+    assert decode_body(encode_body(body), ConsumeStatsList) == body
 
 
 def test_a_ref_stands_for_the_object_it_names() -> None:

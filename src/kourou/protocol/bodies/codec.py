@@ -8,6 +8,7 @@ alphabetical order, nulls left out, no spaces, MessageQueue keys in place.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final, TypeVar, cast
 
@@ -72,10 +73,11 @@ def _decoder(shape: Hashable) -> msgspec.json.Decoder[Any] | None:
 
 def _tree(raw: bytes) -> Any:
     """Strict JSON at msgspec's speed; only what is not strict costs the Python parser."""
-    try:
-        return msgspec.json.decode(raw)
-    except _STRICT_JSON_FAILED:
-        return fastjson.parse(raw)
+    for strict in (raw, fastjson.with_text_keys(raw)):
+        if strict is not None:
+            with suppress(*_STRICT_JSON_FAILED):
+                return msgspec.json.decode(strict)
+    return fastjson.parse(raw)
 
 
 def _to_tree(value: object, v4: bool) -> Any:
@@ -108,6 +110,8 @@ def _struct_tree(value: msgspec.Struct, v4: bool) -> Any:
 def _key(key: object) -> Any:
     if not isinstance(key, msgspec.Struct):
         return key
+    if _sortable_maps(type(key)) == ():
+        return fastjson.KeyText(_SORTED.encode(key).decode())
     return fastjson.ObjectKey.of({name: getattr(key, attribute) for name, attribute, _ in _fields(type(key))})
 
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final, NoReturn
 
+import msgspec
 from msgspec import inspect as mi
 
 from kourou.errors import ProtocolError
@@ -47,6 +49,16 @@ def has_alternates(kind: mi.Type) -> bool:
     if isinstance(kind, mi.UnionType):
         return any(has_alternates(each) for each in kind.types)
     return isinstance(kind, mi.Metadata) and has_alternates(kind.type)
+
+
+@lru_cache(maxsize=512)
+def _is_flat(shape: type[msgspec.Struct]) -> bool:
+    """Whether a shape has one form, and only text and numbers in it."""
+    info = type_info(shape)
+    assert isinstance(info, mi.StructType)
+    kinds = (field.type.type if isinstance(field.type, mi.Metadata) else field.type for field in info.fields)
+    is_plain = all(isinstance(kind, mi.StrType | mi.IntType | mi.FloatType | mi.BoolType) for kind in kinds)
+    return is_plain and not issubclass(shape, ReshapedBody)
 
 
 class _Fitter:
@@ -118,6 +130,10 @@ class _Fitter:
     def _struct(self, value: object, kind: mi.StructType) -> Any:
         if not isinstance(value, dict):
             self._fail("an object", value)
+        if _is_flat(kind.cls):
+            # Tables have tens of thousands of these. What does not convert is fitted below.
+            with suppress(msgspec.ValidationError):
+                return msgspec.convert(value, kind.cls, strict=False)
         tree = kind.cls.reshape(value) if issubclass(kind.cls, ReshapedBody) else value
         found: dict[str, Any] = {}
         for field in kind.fields:
@@ -139,8 +155,13 @@ class _Fitter:
     def _key(self, key: str | fastjson.ObjectKey, kind: mi.Type) -> Any:
         if not isinstance(kind, mi.StructType):
             return self.fit(key, kind)
+        if isinstance(key, fastjson.ObjectKey):
+            return self._struct(dict(key), kind)
         # fastjson 1 also reads a key that is text holding the JSON of the object.
-        return self._struct(dict(key) if isinstance(key, fastjson.ObjectKey) else fastjson.parse(key), kind)
+        if _is_flat(kind.cls):
+            with suppress(msgspec.DecodeError):
+                return msgspec.json.decode(key, type=kind.cls, strict=False)
+        return self._struct(fastjson.parse(key), kind)
 
     def _list(self, value: object, kind: mi.ListType) -> list[Any]:
         if not isinstance(value, list):
