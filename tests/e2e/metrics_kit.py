@@ -86,3 +86,28 @@ class Scrape:
         """The sets of label names that a metric has; without `le` of a histogram."""
         names = (name, f"{name}_count")
         return {frozenset(own) for each in names for own, _ in self._samples.get(each, ())}
+
+
+def _with(prefix: str, names: str) -> set[str]:
+    return {f"{prefix}{name}" for name in names.split()}
+
+
+_BOARDS: Final = """
+broker_tps broker_qps producer_tps producer_message_size producer_offset consumer_tps consumer_message_size
+consumer_offset group_diff group_retrydiff group_get_latency_by_storetime message_accumulation
+topic_dlq_offset topic_retry_offset client_consume_fail_msg_count client_consume_fail_msg_tps client_consume_ok_msg_tps
+client_consume_rt client_consumer_pull_rt client_consumer_pull_tps
+"""
+_BOARDS_RUNTIME: Final = """
+commitlog_disk_ratio consumequeue_disk_ratio commitlog_maxoffset commitlog_minoffset
+commitlogdir_capacity_free commitlogdir_capacity_total dispatch_behind_bytes
+earliest_message_timestamp msg_gettotal_today_now
+msg_gettotal_todaymorning msg_gettotal_yesterdaymorning msg_put_total_today_now msg_puttotal_todaymorning
+msg_puttotal_yesterdaymorning getfound_tps10 getmiss_tps10 gettotal_tps10 gettransfered_tps10 put_tps10
+put_message_average_size put_message_size_total pmdt_0ms pmdt_0to10ms pmdt_10to50ms pmdt_50to100ms
+pmdt_100to200ms pmdt_200to500ms pmdt_500to1s pmdt_1to2s pmdt_2to3s pmdt_3to4s pmdt_4to5s pmdt_5to10s
+pmdt_10stomore pull_threadpoolqueue_headwait_timemills query_threadpoolqueue_headwait_timemills
+send_threadpoolqueue_headwait_timemills
+"""
+BOARD_NAMES: Final = frozenset(_with("rocketmq_", _BOARDS) | _with("rocketmq_brokeruntime_", _BOARDS_RUNTIME))
+"""What the public Grafana boards of rocketmq-exporter (10477, 14612) query."""

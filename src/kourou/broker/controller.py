@@ -23,6 +23,7 @@ from kourou.store.kernel import KernelChoice, choose_kernel
 from kourou.transport.from_config import start_http
 
 if TYPE_CHECKING:
+    from kourou.broker.metrics.broker_metrics import BrokerMetrics
     from kourou.metrics.families import Family
     from kourou.transport.http_server import HttpHandler, HttpListeners
 
@@ -209,15 +210,24 @@ class BrokerController:
 
     async def metric_families(self) -> list[Family]:
         """The metrics of this moment; none unless the broker runs and they are measured."""
-        state = self._state
-        is_running = isinstance(state, _Open) and not isinstance(state, _Stopping)
-        metrics = state.running.metrics if isinstance(state, _Open) and is_running else None
+        metrics = self._metrics
         return [] if metrics is None else await metrics.families()
+
+    async def exporter_families(self) -> list[Family]:
+        """The same under the names of rocketmq-exporter."""
+        metrics = self._metrics
+        return [] if metrics is None else await metrics.exporter.families()
+
+    @property
+    def _metrics(self) -> BrokerMetrics | None:
+        state = self._state
+        is_open = isinstance(state, _Open) and not isinstance(state, _Stopping)
+        return state.running.metrics if is_open and isinstance(state, _Open) else None
 
     def _http_routes(self) -> dict[str, HttpHandler]:
         from kourou.broker.metrics.labels import broker_scope
         from kourou.transport.http_probe import probe_routes
-        from kourou.transport.metrics_http import METRICS, metrics_handler
+        from kourou.transport.metrics_http import EXPORTER_METRICS, METRICS, metrics_handler
 
         def max_series() -> int:
             return self.config.metrics_otel_cardinality_limit
@@ -225,6 +235,7 @@ class BrokerController:
         return {
             **probe_routes(self.why_not_ready),
             METRICS: metrics_handler(self.metric_families, max_series, broker_scope(self.config)),
+            EXPORTER_METRICS: metrics_handler(self.exporter_families, max_series, broker_scope(self.config)),
         }
 
     async def why_not_ready(self) -> str | None:

@@ -10,9 +10,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kourou.broker.metrics.broker_metrics import BrokerMetrics
+from kourou.broker.metrics.exporter import BrokerExporter
 from kourou.broker.metrics.lag import ConsumerLag
 from kourou.broker.metrics.part import DeliveryLatency, FastSends
 from kourou.broker.send.fast_send_path import FastSendPath
+from kourou.broker.wiring import runtime_info
 from kourou.metrics.process import LoopLag
 from kourou.transport.request_latency import RequestLatency
 
@@ -37,6 +39,15 @@ def make_metrics(
     services.pulls.on_delivery = deliveries.delivered
     if isinstance(fast_path, FastSendPath):
         fast_path.on_stored = FastSends(requests, services.now_ms).stored
+    lag = ConsumerLag(
+        topics=services.topics,
+        groups=services.groups,
+        offsets=services.offsets,
+        consumers=services.consumers,
+        queues=store.queues,
+        records=services.records,
+        monotonic_ms=services.monotonic_ms,
+    )
     return BrokerMetrics(
         config=services.live_config,
         files=services.files,
@@ -64,13 +75,23 @@ def make_metrics(
         requests=requests,
         deliveries=deliveries,
         loop_lag=LoopLag(),
-        lag=ConsumerLag(
-            topics=services.topics,
-            groups=services.groups,
-            offsets=services.offsets,
-            consumers=services.consumers,
+        lag=lag,
+        exporter=BrokerExporter(
+            config=services.live_config,
+            address=services.address,
+            files=services.files,
+            log=store.log,
             queues=store.queues,
+            queue_folder=store.config.queue_folder,
+            topics=services.topics,
+            producers=services.producers,
+            consumers=services.consumers,
+            stats=services.stats,
+            runtime=runtime_info(services),
+            lag=lag,
             records=services.records,
+            disk=services.disk,
+            now_ms=services.now_ms,
             monotonic_ms=services.monotonic_ms,
         ),
         connection_count=connection_count,

@@ -390,24 +390,30 @@ def config_processor(services: BrokerServices, retention: RetentionService) -> C
         offsets=services.offsets,
         holds=services.holds,
         retention=retention,
-        runtime=RuntimeInfo(
-            config=services.live_config,
-            log=store.log,
-            appender=store.appender,
-            dispatcher=store.dispatcher,
-            lookup=store.lookup,
-            damages=store.damages,
-            delay_offsets=services.delay_offsets,
-            timers=services.timers,
-            clock_watch=services.clock_watch,
-            stats=services.stats,
-            kernel=services.kernel,
-        ),
+        runtime=runtime_info(services),
         records=services.records,
         disk=services.disk,
         requests=services.requests,
         store_work=services.store_work,
         now_ms=services.now_ms,
+    )
+
+
+def runtime_info(services: BrokerServices) -> RuntimeInfo:
+    """What the broker tells of its state."""
+    store = services.store
+    return RuntimeInfo(
+        config=services.live_config,
+        log=store.log,
+        appender=store.appender,
+        dispatcher=store.dispatcher,
+        lookup=store.lookup,
+        damages=store.damages,
+        delay_offsets=services.delay_offsets,
+        timers=services.timers,
+        clock_watch=services.clock_watch,
+        stats=services.stats,
+        kernel=services.kernel,
     )
 
 

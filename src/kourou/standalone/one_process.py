@@ -95,10 +95,17 @@ class Standalone:
         own = await self._namesrv.metric_families(with_process=False)
         return [*await self._broker.metric_families(), *own]
 
-    def _metrics_routes(self) -> dict[str, HttpHandler]:
-        from kourou.transport.metrics_http import METRICS, metrics_handler
+    async def exporter_families(self) -> list[Family]:
+        """The metrics of the broker under the names of rocketmq-exporter."""
+        return [] if self._broker is None else await self._broker.exporter_families()
 
-        return {METRICS: metrics_handler(self.metric_families)}
+    def _metrics_routes(self) -> dict[str, HttpHandler]:
+        from kourou.transport.metrics_http import EXPORTER_METRICS, METRICS, metrics_handler
+
+        return {
+            METRICS: metrics_handler(self.metric_families),
+            EXPORTER_METRICS: metrics_handler(self.exporter_families),
+        }
 
     async def wait_failed(self) -> None:
         """Raise what a part died of."""

@@ -283,15 +283,21 @@ class Supervisor:
         return None if self._http is None else self._http.address
 
     def _metrics_routes(self) -> dict[str, HttpHandler]:
-        from kourou.transport.metrics_http import METRICS, merged_handler, metrics_handler
+        from kourou.transport.metrics_http import EXPORTER_METRICS, METRICS, merged_handler, metrics_handler
 
         async def own() -> list[Family]:
             return [] if self._namesrv is None else await self._namesrv.metric_families()
 
+        async def none() -> list[Family]:
+            return []
+
         def addresses() -> list[str]:
             return [broker.probe_address for broker in self._brokers.values() if broker.probe_address]
 
-        return {METRICS: merged_handler(metrics_handler(own), addresses, METRICS)}
+        return {
+            METRICS: merged_handler(metrics_handler(own), addresses, METRICS),
+            EXPORTER_METRICS: merged_handler(metrics_handler(none), addresses, EXPORTER_METRICS),
+        }
 
     async def wait_failed(self) -> None:
         """Raise when a broker has ended that is not restarted, or the name server died of something."""

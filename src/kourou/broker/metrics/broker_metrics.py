@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from kourou.broker.delay.timer_messages import TimerMessages
     from kourou.broker.groups.consumers import ConsumerManager
     from kourou.broker.groups.producers import ClientChannel, ProducerManager
+    from kourou.broker.metrics.exporter import BrokerExporter
     from kourou.broker.metrics.lag import ConsumerLag, TopicLag
     from kourou.broker.pull.long_polling import PullRequestHoldService
     from kourou.broker.replication.replica_server import ReplicaServer
@@ -109,6 +110,7 @@ class BrokerMetrics:
     deliveries: Histogram
     loop_lag: LoopLag
     lag: ConsumerLag
+    exporter: BrokerExporter
     connection_count: Callable[[], int]
     now_ms: Callable[[], int]
     loop_time_s: Callable[[], float]

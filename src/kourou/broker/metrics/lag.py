@@ -52,6 +52,8 @@ class TopicLag:
 
     topic: str
     group: str
+    consumer_offset: int
+    """Added up over the queues."""
     lag: int
     inflight: int
     ready: int
@@ -62,6 +64,7 @@ class TopicLag:
 
 class _Queue(NamedTuple):
     queue_id: int
+    consumer_offset: int
     lag: int
     inflight: int
     ready: int
@@ -144,7 +147,7 @@ class ConsumerLag:
     def _queue(self, topic: str, group: str, queue_id: int, reads: RecordReads) -> _Queue:
         queue = self._queues.find(topic, queue_id)
         if queue is None:
-            return _Queue(queue_id, 0, 0, 0, 0, 0)
+            return _Queue(queue_id, 0, 0, 0, 0, 0, 0)
         low, high = queue.min_queue_offset, queue.max_queue_offset
         committed = self._offsets.query(group, topic, queue_id)
         # A group that has not begun: Apache counts from the start.
@@ -152,6 +155,7 @@ class ConsumerLag:
         pull_offset = min(max(consumer_offset, self._offsets.query_pull(group, topic, queue_id)), high)
         return _Queue(
             queue_id,
+            consumer_offset,
             high - consumer_offset,
             pull_offset - consumer_offset,
             high - pull_offset,
@@ -176,6 +180,7 @@ def _sum(topic: str, group: str, queues: Sequence[_Queue]) -> TopicLag:
     return TopicLag(
         topic,
         group,
+        sum(queue.consumer_offset for queue in queues),
         sum(queue.lag for queue in queues),
         sum(queue.inflight for queue in queues),
         sum(queue.ready for queue in queues),
