@@ -95,8 +95,8 @@ def _with(prefix: str, names: str) -> set[str]:
 _BOARDS: Final = """
 broker_tps broker_qps producer_tps producer_message_size producer_offset consumer_tps consumer_message_size
 consumer_offset group_diff group_retrydiff group_get_latency_by_storetime message_accumulation
-topic_dlq_offset topic_retry_offset client_consume_fail_msg_count client_consume_fail_msg_tps client_consume_ok_msg_tps
-client_consume_rt client_consumer_pull_rt client_consumer_pull_tps
+topic_dlq_offset topic_retry_offset client_consume_fail_msg_count client_consume_fail_msg_tps
+client_consume_ok_msg_tps client_consume_rt client_consumer_pull_rt client_consumer_pull_tps
 """
 _BOARDS_RUNTIME: Final = """
 commitlog_disk_ratio consumequeue_disk_ratio commitlog_maxoffset commitlog_minoffset

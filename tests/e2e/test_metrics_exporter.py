@@ -19,7 +19,7 @@ from kourou.standalone.options import StandaloneOptions
 from kourou.transport.http_get import http_get
 from tests.e2e.metrics_kit import BOARD_NAMES, Scrape
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = pytest.mark.e2e
 
 COUNT = 20
 
@@ -40,7 +40,9 @@ async def used_cluster(store: Path) -> AsyncIterator[Standalone]:
         async with AsyncProducer("producers", **at) as producer:
             for number in range(COUNT):
                 await producer.send(Message("Orders", b"bad" if number == 3 else b"x" * 100))
-            consumer = AsyncPushConsumer("billing", consume_from="first", max_reconsume_times=0, **at)
+            consumer = AsyncPushConsumer(
+                "billing", consume_from="first", max_reconsume_times=0, persist_interval_ms=50, **at
+            )
             await consumer.subscribe("Orders", handler=handler)
             async with consumer:
                 async with asyncio.timeout(20):
