@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -545,4 +546,33 @@ async def test_hooks_see_every_attempt_and_may_add_properties(
         assert record.get_property("attempt") == "2"
         await producer.send_oneway(Message(TOPIC, b"x"))
         assert seen[-1][1:] == (1, None)
+    assert "a hook that fails" in caplog.text
+
+
+async def test_hooks_prepare_messages_before_they_are_encoded(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also those of a batch, whose size is planned with what the hook adds."""
+    calls: list[int] = []
+
+    class Hook(ProducerHook):
+        def prepare(self, messages: Sequence[Message]) -> None:
+            calls.append(len(messages))
+            for message in messages:
+                message.put_user_property("padding", "x" * 1_000)
+            if len(messages) == 1:
+                raise RuntimeError("a hook that fails")
+
+    options = {"hooks": [Hook()], "max_batch_bytes": 4_096}
+    async with pair(tmp_path) as running, producing(running.namesrv_addr, **options) as producer:
+        await producer.send_many([Message(TOPIC, b"%d" % number) for number in range(10)])
+        assert calls == [10] and len(running.asked) == 4  # three messages in each batch
+        await producer.send(Message(TOPIC, b"one"))
+        await producer.send_oneway(Message(TOPIC, b"two"))
+        assert calls == [10, 1, 1]
+        brokers = running.brokers.values()
+        await until(lambda: sum(len(all_stored(each)) for each in brokers) == 12, "the one-way message")
+        for broker in brokers:
+            assert all(each.get_property("padding") for each in all_stored(broker))
+        assert producer.stats().sent == 11
     assert "a hook that fails" in caplog.text

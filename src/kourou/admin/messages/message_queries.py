@@ -40,7 +40,7 @@ class KeySearch:
     """Brokers that did not answer, or returned as many messages as was requested."""
 
 
-async def query_by_key(
+async def search_by_key(
     admin: Admin,
     topic: str,
     key: str,
@@ -51,7 +51,7 @@ async def query_by_key(
     route_of: str | None = None,
     index_type: str | None = None,
     last_key: str | None = None,
-) -> list[MessageExt]:
+) -> KeySearch:
     """Messages of a topic with a key, or with a tag (`index_type` "T", brokers from 5.5 on).
 
     `route_of` is a topic or cluster whose brokers are queried instead of the topic's. `last_key`: continue
@@ -71,29 +71,7 @@ async def query_by_key(
     def is_match(message: MessageExt) -> bool:
         return message.tags == key if index_type == TAG_INDEX else key in message.keys
 
-    return (await _query(admin, header, route_of, is_match)).messages
-
-
-async def search_by_key(
-    admin: Admin,
-    topic: str,
-    key: str,
-    *,
-    max_num: int = MAX_FOUND,
-    begin_ms: int = 0,
-    end_ms: int = FOR_EVER_MS,
-) -> KeySearch:
-    """Messages of a topic with a key, and whether some may be missing. ResponseError NO_MESSAGE if there is
-    none."""
-    header = QueryMessageRequestHeader(
-        topic=topic,
-        key=key,
-        max_num=max_num,
-        begin_timestamp=begin_ms,
-        end_timestamp=end_ms,
-        unique_key_query=False,
-    )
-    return await _query(admin, header, None, lambda message: key in message.keys)
+    return await _query(admin, header, route_of, is_match)
 
 
 async def query_by_unique_key(

@@ -197,8 +197,8 @@ def _attributes(attributes: Attributes) -> list[dict[str, Any]]:
 def _value(value: AttributeValue) -> dict[str, Any]:
     if isinstance(value, bool):
         return {"boolValue": value}
-    if isinstance(value, int):
+    if isinstance(value, int) and -(1 << 63) <= value < 1 << 63:
         return {"intValue": str(value)}
     if isinstance(value, list):
         return {"arrayValue": {"values": [{"stringValue": text} for text in value]}}
-    return {"stringValue": value}
+    return {"stringValue": str(value)}

@@ -39,6 +39,7 @@ _log = logging.getLogger(__name__)
 EXPORT_GROUP: Final = "KOUROU_TRACE_EXPORT"
 """The consumer group, if no other is given."""
 _POLL_MS: Final = 1_000
+_PULL_BATCH: Final = 32
 _MAX_LOOKUPS: Final = 16
 _MAX_KNOWN: Final = 100_000
 _MAX_TOPICS: Final = 10_000
@@ -116,7 +117,11 @@ class TraceExport:
         options = self._options
         await self._admin.route(options.trace_topic)  # a consumer would wait for a topic that does not exist
         consumer = AsyncLitePullConsumer(
-            options.group, auto_commit=False, consume_from=options.consume_from, **self._admin.options
+            options.group,
+            auto_commit=False,
+            consume_from=options.consume_from,
+            pull_batch_size=_PULL_BATCH,
+            **self._admin.options,
         )
         async with consumer:
             await consumer.subscribe(options.trace_topic)

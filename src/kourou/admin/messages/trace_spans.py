@@ -40,6 +40,7 @@ UNFINISHED_S: Final = 16 * 60.0
 """When a delivery without end is exported as it is: a minute after the default timeout of handlers."""
 _MAX_OPEN: Final = 100_000
 _NS_PER_MS: Final = 1_000_000
+_MAX_TIME_MS: Final = ((1 << 63) - 1) // _NS_PER_MS
 _TRACEPARENT: Final = re.compile(r"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?")
 _TYPES: Final = {
     TraceMessageType.NORMAL: "normal",
@@ -132,8 +133,8 @@ class Draft:
             trace_state=origin.trace_state,
             name=self.operation if topic is None else f"{self.operation} {topic}",
             kind=self.kind,
-            start_ns=self.begin_ms * _NS_PER_MS,
-            end_ns=max(self.begin_ms, self.end_ms) * _NS_PER_MS,
+            start_ns=_nanoseconds(self.begin_ms),
+            end_ns=_nanoseconds(max(self.begin_ms, self.end_ms)),
             attributes=attributes,
             error=self.error,
             service=self.group,
@@ -142,6 +143,11 @@ class Draft:
 
     def _parent(self) -> str | None:
         return None if self.identity == SEND else span_id(self.msg_id, SEND)
+
+
+def _nanoseconds(time_ms: int) -> int:
+    """Within the limits of OTLP: a collector would reject all spans of a request for one that is not."""
+    return min(max(0, time_ms), _MAX_TIME_MS) * _NS_PER_MS
 
 
 SEND: Final = "send"

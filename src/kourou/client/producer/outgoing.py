@@ -137,6 +137,10 @@ class Outgoing:
             extra,
         )
 
+    def part(self, messages: Sequence[Message]) -> SendRequest:
+        """The request of messages that share one, or of one that goes alone; hooks have prepared them."""
+        return self.batch(messages) if len(messages) > 1 else Outgoing.request(self, messages[0])
+
     def batch(self, messages: Sequence[Message]) -> SendRequest:
         """The request of a batch; bodies of batches are not compressed."""
         first = messages[0]

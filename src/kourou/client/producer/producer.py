@@ -321,8 +321,7 @@ class AsyncProducer(AsyncBlockOnly):
         parts = []
         for plan in _planned(messages, limit):
             part = [messages[index] for index in plan]
-            request = self._outgoing.batch(part) if len(part) > 1 else self._outgoing.request(part[0])
-            parts.append((plan, part, request))
+            parts.append((plan, part, self._outgoing.part(part)))
         outcomes = await asyncio.gather(
             *(self._send(sends, request, part, None, timeout_ms, deadline) for _, part, request in parts),
             return_exceptions=True,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kourou.client.core.transaction_state import TransactionState
+from kourou.client.producer.producer_hooks import ProducerHook
 from kourou.client.producer.send_result import SendStatus
 from kourou.client.sync.producer import Producer
 from kourou.client.sync.pull_consumer import PullConsumer
@@ -178,3 +181,34 @@ def test_a_local_transaction_runs_in_the_callers_thread(running: ClusterThread) 
     assert sorted(stored(running)) == [b"committed", b"plain"]
     with pytest.raises(ClientStateError, match="is stopped"):
         producer.send_in_transaction(Message(TOPIC, b"x"), local)
+
+
+def test_a_hook_sees_the_context_variables_of_callers(running: ClusterThread) -> None:
+    """Of many threads at once, whose calls share a wake-up of the loop."""
+    caller: ContextVar[str] = ContextVar("caller")
+
+    class Hook(ProducerHook):
+        def prepare(self, messages: Sequence[Message]) -> None:
+            for message in messages:
+                message.put_user_property("caller", caller.get())
+
+    options: Any = {"namesrv": running.namesrv_addr, "hooks": [Hook()]}
+    with (
+        Producer("producers", **options) as producer,
+        TransactionProducer("tx", check=lambda message: TransactionState.COMMIT, **options) as transactions,
+    ):
+
+        def send(number: int) -> list[Message]:
+            caller.set(str(number))
+            messages = [Message(TOPIC, b"x") for _ in range(6)]
+            producer.send(messages[0])
+            producer.send_nowait(messages[1]).result()
+            producer.send_oneway(messages[2])
+            producer.send_many(messages[3:5])
+            with transactions.transaction(messages[5]):
+                pass
+            return messages
+
+        with ThreadPoolExecutor(8) as pool:
+            for number, messages in enumerate(pool.map(send, range(8))):
+                assert {message.properties["caller"] for message in messages} == {str(number)}

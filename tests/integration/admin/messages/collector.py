@@ -1,4 +1,4 @@
-"""A collector of spans: OTLP over HTTP with JSON, answering as it is told."""
+"""A collector of spans, OTLP over HTTP with JSON, whose answers a test chooses."""
 
 from __future__ import annotations
 

@@ -56,6 +56,13 @@ def test_a_span() -> None:
     ]
 
 
+def test_numbers_beyond_64_bits_are_text() -> None:
+    (resource,) = otlp_body([span(attributes={"number": 1 << 63})])["resourceSpans"]
+    assert resource["scopeSpans"][0]["spans"][0]["attributes"] == [
+        {"key": "number", "value": {"stringValue": str(1 << 63)}}
+    ]
+
+
 def test_what_only_some_spans_have() -> None:
     changed = span(parent_span_id="00f067aa0ba902b7", trace_state="vendor=1", error="timeout")
     body = otlp_body([changed, span(client_host="10.0.0.8"), span()])

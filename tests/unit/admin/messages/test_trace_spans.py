@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import pytest
@@ -204,6 +205,14 @@ def test_offsets_of_what_waits_are_not_committed() -> None:
     assert collected.drafts.oldest_offsets() == {QUEUE: 5}
     collected.spans(unjoined())
     assert collected.drafts.oldest_offsets() == {QUEUE: 9}
+
+
+@pytest.mark.parametrize("time_ms", [-5, 1 << 80])
+def test_times_stay_within_the_limits_of_otlp(time_ms: int) -> None:
+    collected = Collected()
+    collected.add(dataclasses.replace(PUB, time_ms=time_ms))
+    (sent,) = collected.spans(unjoined())
+    assert 0 <= sent.start_ns <= sent.end_ns < 1 << 63
 
 
 def test_only_recent_entries_are_kept() -> None:

@@ -10,8 +10,8 @@ from kourou.admin.messages.message_queries import (
     KEY_INDEX,
     MAX_FOUND,
     index_key,
-    query_by_key,
     query_by_unique_key,
+    search_by_key,
 )
 from kourou.admin.messages.message_reading import message_at, queue_place
 from kourou.admin.messages.message_sending import SentMessage
@@ -181,7 +181,7 @@ class KeyHit:
 async def _query_by_key(call: Call) -> list[KeyHit]:
     args = call.args
     key, index_type = args.text("msgKey"), args.text("keyType", KEY_INDEX)
-    found = await query_by_key(
+    search = await search_by_key(
         call.admin,
         args.text("topic"),
         key,
@@ -201,7 +201,7 @@ async def _query_by_key(call: Call) -> list[KeyHit]:
             message.store_timestamp,
             index_key(message, key, index_type),
         )
-        for message in found
+        for message in search.messages
     ]
 
 
