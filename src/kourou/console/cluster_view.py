@@ -16,6 +16,8 @@ from kourou.admin.clusters import BrokerSummary, cluster_list
 from kourou.admin.connections import producers_of_broker
 from kourou.admin.groups import group_configs
 from kourou.admin.messages.dead_letters import GroupDeadLetters, dead_letter_counts
+from kourou.admin.messages.delayed import BrokerDelays, broker_delays
+from kourou.admin.messages.half_messages import BrokerHalfMessages, broker_half_messages
 from kourou.admin.replication import SlaveLag, read_replication, slave_lags
 from kourou.admin.session import Admin, BrokerAddress
 from kourou.admin.top import TopSample, TopView, is_user_topic, view
@@ -75,6 +77,8 @@ class ClusterView:
         self._lag_table = SharedRead(self._read_lag_table, _STATE_KEEP_S)
         self._producers = SharedRead(self._read_producers, _LAG_KEEP_S)
         self._dead_letters = SharedRead(self._read_dead_letters, _LAG_KEEP_S)
+        self._delays = SharedRead(lambda: self._of_brokers(broker_delays), _LAG_KEEP_S)
+        self._half_messages = SharedRead(lambda: self._of_brokers(broker_half_messages), _LAG_KEEP_S)
         self._members = GroupMembers(admin, self._brokers_of_group)
 
     async def brokers(self) -> Reading[list[BrokerSummary]]:
@@ -136,6 +140,14 @@ class ClusterView:
         """How many dead letters each group has; without groups that never had one."""
         return await self._dead_letters.get()
 
+    async def delays(self) -> Reading[list[BrokerDelays]]:
+        """Delayed messages of each broker."""
+        return await self._delays.get()
+
+    async def half_messages(self) -> Reading[list[BrokerHalfMessages]]:
+        """Half messages of each broker."""
+        return await self._half_messages.get()
+
     def forget(self) -> None:
         """Read everything again when it is next needed: something was changed."""
         for shared in self._all():
@@ -157,6 +169,8 @@ class ClusterView:
             self._activity,
             self._producers,
             self._dead_letters,
+            self._delays,
+            self._half_messages,
             self._members,
         )
 
@@ -250,6 +264,14 @@ class ClusterView:
             return topic, sum(queue.max_offset for queue in (await topic_status(self._admin, topic)).queues)
         except KourouError:
             return topic, None
+
+    async def _of_brokers(self, read: Callable[[Admin, str, str], Awaitable[T]]) -> Reading[list[T]]:
+        """What is read of each master, by its name and address."""
+        names = {master.address: master.broker_name for master in await self._admin.masters()}
+        found, as_of, problems = await self._of_masters(
+            lambda address: read(self._admin, names.get(address, address), address)
+        )
+        return Reading([data for _, data in found], as_of, problems)
 
     async def _of_masters(
         self, ask: Callable[[str], Awaitable[T]]

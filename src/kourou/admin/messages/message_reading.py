@@ -166,6 +166,11 @@ async def read_span(
         queue_offset = pulled.next_offset
 
 
+async def read_all(admin: Admin, span: QueueSpan) -> list[MessageExt]:
+    """The messages of a span, which must not be long."""
+    return [message async for pulled in read_span(admin, span) for message in pulled.messages]
+
+
 async def message_at(admin: Admin, place: QueuePlace, queue_offset: int) -> MessageExt:
     """The message at an offset of a queue. ResponseError NO_MESSAGE if there is none."""
     pulled = await pull_once(admin, place, queue_offset, count=1)

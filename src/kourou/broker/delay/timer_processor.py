@@ -1,8 +1,8 @@
 """Requests about timer messages: RECALL_MESSAGE, which takes one back before it is delivered, and how far
 they are.
 
-A sender of a timer message gets a recall handle, and returns it to recall the message: URL-safe base64 of `v1
-<topic> <brokerName> <timestamp> <UNIQ_KEY>`. The timestamp is one that waits in the same slot as the message.
+A sender of a timer message gets a recall handle, and returns it to recall the message. Its timestamp is one
+that waits in the same slot as the message.
 
 The message lies in the log and stays there. A second one, which waits in the same slot, has it left out when
 the slot is emptied. The response to a recall means that this second one is stored.
@@ -11,10 +11,8 @@ Not here: the slots (timer_messages.py).
 
 from __future__ import annotations
 
-import base64
-import binascii
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kourou.broker.storage.inner_message import InnerMessage, MessageWriter
 from kourou.errors import RequestError
@@ -24,6 +22,7 @@ from kourou.protocol.headers.send import RecallMessageRequestHeader, RecallMessa
 from kourou.protocol.message_id import encode_host
 from kourou.protocol.names import TIMER_TOPIC, is_retry_topic
 from kourou.protocol.properties import MessageConst, PropertyScanner, encode_properties
+from kourou.protocol.recall_handle import RecallHandle, decode_recall_handle
 from kourou.store.log.put_status import PutStatus
 from kourou.transport.addresses import parse_address
 from kourou.transport.request import Processor, Request
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
     from kourou.broker.settings import LiveConfig
     from kourou.broker.tables.topics import TopicConfigManager
 
-_VERSION: Final = "v1"
-
 _scan: Final = PropertyScanner(
     MessageConst.PROPERTY_REAL_TOPIC,
     MessageConst.PROPERTY_TIMER_OUT_MS,
@@ -45,20 +42,6 @@ _scan: Final = PropertyScanner(
 ).values
 RECALL_TAG: Final = "_RECALL_TAG_"
 _NOT_ENABLED: Final = ": timerWheelEnable is false, or was when the broker started"
-
-
-class RecallHandle(NamedTuple):
-    """The parts of a recall handle."""
-
-    topic: str
-    broker_name: str
-    timestamp_ms: int
-    uniq_key: str
-
-    def encode(self) -> str:
-        """The handle as clients carry it: URL-safe Base64."""
-        text = " ".join((_VERSION, self.topic, self.broker_name, str(self.timestamp_ms), self.uniq_key))
-        return base64.urlsafe_b64encode(text.encode()).decode()
 
 
 def recall_handle(message: InnerMessage, broker_name: str) -> str | None:
@@ -69,18 +52,6 @@ def recall_handle(message: InnerMessage, broker_name: str) -> str | None:
     if not topic or not out_ms or not uniq_key or is_retry_topic(topic):
         return None
     return RecallHandle(topic, broker_name, int(out_ms) + 1, uniq_key).encode()
-
-
-def decode_recall_handle(text: str) -> RecallHandle:
-    """ValueError: this is no handle."""
-    try:
-        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-        version, topic, broker_name, timestamp, uniq_key = raw.decode().split(" ")
-    except (binascii.Error, UnicodeDecodeError, ValueError) as error:
-        raise ValueError("recall handle is invalid") from error
-    if version != _VERSION or not timestamp.isascii() or not timestamp.isdigit() or len(timestamp) > 18:
-        raise ValueError("recall handle is invalid")
-    return RecallHandle(topic, broker_name, int(timestamp), uniq_key)
 
 
 class TimerProcessor:

@@ -8,9 +8,10 @@ import pytest
 
 from kourou.broker.delay.delayed_messages import slot_time
 from kourou.broker.delay.deliveries import find_delivered, mark_of
-from kourou.broker.delay.timer_processor import RecallHandle, decode_recall_handle, recall_handle
+from kourou.broker.delay.timer_processor import recall_handle
 from kourou.broker.storage.inner_message import InnerMessage
 from kourou.protocol.message import MessageExt
+from kourou.protocol.recall_handle import RecallHandle, decode_recall_handle
 from kourou.store.log.put_status import PutRefusedError, PutStatus
 from tests.unit.broker.admin_kit import AdminBroker, admin_broker
 from tests.unit.store.message_stores import BORN_HOST, NOW_MS, read_queue
