@@ -127,10 +127,7 @@ class TraceExport:
             await consumer.subscribe(options.trace_topic)
             while not self._is_stopping:
                 await self.step(await consumer.poll(_POLL_MS))
-                owned = set(consumer.assignment())
-                await consumer.commit(
-                    {queue: offset for queue, offset in self._committable().items() if queue in owned}
-                )
+                await consumer.commit(self._committable(consumer.assignment()))
 
     async def step(self, messages: Iterable[MessageExt]) -> None:
         """Add trace messages and export what is complete."""
@@ -142,12 +139,20 @@ class TraceExport:
             self._add(message, now_s)
         drafts = self._drafts.take(now_s, self._origins.is_known)
         origins = await self._origins.of(draft.msg_id for draft in drafts)
-        spans = [span for draft in drafts if (span := self._span(draft, origins[draft.msg_id])) is not None]
+        spans: dict[str, TraceSpan] = {}
+        for draft in drafts:
+            span = self._span(draft, origins[draft.msg_id])
+            if span is None:
+                self.stats.left_out += 1
+            elif span.span_id in spans or span.span_id in self._exported:
+                self.stats.repeated += 1
+            else:
+                spans[span.span_id] = span
         if spans:
-            await self._export(spans)
+            await self._export(list(spans.values()))
             self.stats.spans += len(spans)
-            for span in spans:
-                self._exported[span.span_id] = None
+            for span_id in spans:
+                self._exported[span_id] = None
 
     def _add(self, message: MessageExt, now_s: float) -> None:
         queue = MessageQueue(message.topic, message.broker_name, message.queue_id)
@@ -165,16 +170,15 @@ class TraceExport:
     def _span(self, draft: Draft, origin: Origin) -> TraceSpan | None:
         is_joined = origin.parent_span_id is not None
         if not origin.is_sampled or (is_joined and not self._options.with_context):
-            self.stats.left_out += 1
             return None
-        span = draft.span(origin)
-        if span.span_id in self._exported:
-            self.stats.repeated += 1
-            return None
-        return span
+        return draft.span(origin)
 
-    def _committable(self) -> dict[MessageQueue, int]:
-        return self._offsets | self._drafts.oldest_offsets()
+    def _committable(self, assigned: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        """The offsets before which all is exported. Those of a queue that another member has now are dropped:
+        if the queue returns, they are older than that member's."""
+        self._offsets = {queue: self._offsets[queue] for queue in assigned if queue in self._offsets}
+        held = self._drafts.oldest_offsets()
+        return {queue: min(offset, held.get(queue, offset)) for queue, offset in self._offsets.items()}
 
 
 class _Origins:

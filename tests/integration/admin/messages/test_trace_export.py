@@ -115,6 +115,23 @@ async def test_a_second_run_continues_and_another_group_gets_the_same_spans(
         assert {span["spanId"] for span in collector.spans} == ids
 
 
+async def test_a_trace_message_that_was_stored_twice_is_exported_once(
+    collector: Collector, tmp_path: Path
+) -> None:
+    """As after a send whose answer was lost: in one step, and in the next."""
+    async with cluster(tmp_path, trace_topic_enable=True) as running:
+        await make_topic(running, "Orders", queues=1)
+        await traffic(running)
+        stored = all_stored(running.broker, RMQ_SYS_TRACE_TOPIC, queues=1)
+        async with Admin(namesrv=running.namesrv_addr) as admin:
+            exporter = OtlpExporter(f"{collector.url}/v1/traces")
+            export = TraceExport(admin, exporter.export, TraceExportOptions())
+            await export.step([*stored, *stored])
+            await export.step(stored)
+    assert len(collector.spans) == exporter.exported == export.stats.spans == 4
+    assert export.stats.repeated > 0
+
+
 async def until_committed(running: Cluster) -> None:
     """Wait until the group has no unread trace messages."""
     stored = all_stored(running.broker, RMQ_SYS_TRACE_TOPIC, queues=1)
