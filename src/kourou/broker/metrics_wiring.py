@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from kourou.broker.metrics.broker_metrics import BrokerMetrics
 from kourou.broker.metrics.exporter import BrokerExporter
-from kourou.broker.metrics.lag import ConsumerLag
 from kourou.broker.metrics.part import DeliveryLatency, FastSends
 from kourou.broker.send.fast_send_path import FastSendPath
 from kourou.broker.wiring import runtime_info
@@ -39,15 +38,6 @@ def make_metrics(
     services.pulls.on_delivery = deliveries.delivered
     if isinstance(fast_path, FastSendPath):
         fast_path.on_stored = FastSends(requests, services.now_ms).stored
-    lag = ConsumerLag(
-        topics=services.topics,
-        groups=services.groups,
-        offsets=services.offsets,
-        consumers=services.consumers,
-        queues=store.queues,
-        records=services.records,
-        monotonic_ms=services.monotonic_ms,
-    )
     return BrokerMetrics(
         config=services.live_config,
         files=services.files,
@@ -75,7 +65,7 @@ def make_metrics(
         requests=requests,
         deliveries=deliveries,
         loop_lag=LoopLag(),
-        lag=lag,
+        lag=services.lag,
         exporter=BrokerExporter(
             config=services.live_config,
             address=services.address,
@@ -88,7 +78,7 @@ def make_metrics(
             consumers=services.consumers,
             stats=services.stats,
             runtime=runtime_info(services),
-            lag=lag,
+            lag=services.lag,
             records=services.records,
             disk=services.disk,
             now_ms=services.now_ms,

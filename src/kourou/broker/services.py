@@ -26,6 +26,7 @@ from kourou.broker.pull.pull_targets import PullTargets
 from kourou.broker.registration.registration import ChangeSignal
 from kourou.broker.settings import KernelStatus, LiveConfig, free_port, store_root
 from kourou.broker.stats.broker_stats import BrokerStatsManager, StoreStats
+from kourou.broker.stats.consumer_lag import ConsumerLag
 from kourou.broker.storage.commit_cycle import CommitCycle
 from kourou.broker.storage.disk_threads import DiskThreads
 from kourou.broker.storage.inner_message import MessageWriter
@@ -105,6 +106,7 @@ class BrokerServices:
     notifier: ConsumerIdsNotifier
     locks: RebalanceLockManager
     stats: BrokerStatsManager
+    lag: ConsumerLag
     holds: PullRequestHoldService
     pulls: PullMessageProcessor
     delay_offsets: DelayOffsetManager
@@ -232,6 +234,17 @@ class BrokerServices:
             class_loader_hash=start_ms,
             now_ms=now_ms,
         )
+        records = RecordReader(log, disk, requests)
+        lag = ConsumerLag(
+            topics=topics,
+            groups=groups,
+            offsets=offsets,
+            consumers=consumers,
+            queues=store.queues,
+            records=records,
+            tasks=requests,
+            monotonic_ms=clock.monotonic_ms,
+        )
         return cls(
             live_config=live_config,
             clock=clock,
@@ -248,6 +261,7 @@ class BrokerServices:
             notifier=notifier,
             locks=RebalanceLockManager(clock.monotonic_ms),
             stats=stats,
+            lag=lag,
             holds=holds,
             pulls=pulls,
             delay_offsets=DelayOffsetManager(
@@ -255,7 +269,7 @@ class BrokerServices:
             ),
             timers=timers,
             disk=disk,
-            records=RecordReader(log, disk, requests),
+            records=records,
             writer=MessageWriter(
                 cycles=cycles,
                 appender=store.appender,

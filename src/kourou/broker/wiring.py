@@ -266,6 +266,8 @@ def stats_part(services: BrokerServices) -> HandlersPart:
         consumers=services.consumers,
         stats=services.stats,
         records=services.records,
+        lag=services.lag,
+        requests=services.requests,
         now_ms=services.now_ms,
         monotonic_ms=services.monotonic_ms,
     )

@@ -2,8 +2,8 @@
 
 Nothing is kept here. Series per topic are drawn while the text is written (metrics/exposition.py), from a
 copy of the keys, since topics may come and go in between.
-Not here: names (rocketmq_names.py, kourou_names.py), consumer lag (lag.py), rocketmq-exporter's families
-(exporter.py).
+Not here: names (rocketmq_names.py, kourou_names.py), consumer lag (stats/consumer_lag.py), the families of
+rocketmq-exporter (exporter.py).
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from kourou.broker.groups.consumers import ConsumerManager
     from kourou.broker.groups.producers import ClientChannel, ProducerManager
     from kourou.broker.metrics.exporter import BrokerExporter
-    from kourou.broker.metrics.lag import ConsumerLag, TopicLag
     from kourou.broker.pull.long_polling import PullRequestHoldService
     from kourou.broker.replication.replica_server import ReplicaServer
     from kourou.broker.settings import KernelStatus, LiveConfig
     from kourou.broker.stats.broker_stats import BrokerStatsManager
+    from kourou.broker.stats.consumer_lag import ConsumerLag, TopicLag
     from kourou.broker.stats.stats_item import StatsItem
     from kourou.broker.storage.commit_cycle import CommitCycle
     from kourou.broker.storage.disk_threads import DiskThreads

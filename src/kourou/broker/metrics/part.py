@@ -78,4 +78,3 @@ class MetricsPart(BrokerPart):
             await asyncio.wait((self._pushing,))
         if self._push is not None:
             await asyncio.to_thread(self._push.close)
-        await self._metrics.lag.stop()

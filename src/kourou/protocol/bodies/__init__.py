@@ -48,6 +48,10 @@ from kourou.protocol.bodies.consumer_calls import (
     ResetOffsetBody,
     ResetOffsetBodyForC,
 )
+from kourou.protocol.bodies.group_lags import (
+    GroupLagRow,
+    GroupLags,
+)
 from kourou.protocol.bodies.groups import (
     GetConsumerListByGroupResponseBody,
     GroupList,
@@ -182,6 +186,8 @@ __all__ = [
     "GetConsumerListByGroupResponseBody",
     "GetConsumerStatusBody",
     "GroupForbidden",
+    "GroupLagRow",
+    "GroupLags",
     "GroupList",
     "GroupRetryPolicy",
     "GroupRetryPolicyType",

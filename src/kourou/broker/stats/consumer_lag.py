@@ -1,4 +1,4 @@
-"""ConsumerLag: how far each group is behind in each topic, computed at most once per 15 seconds.
+"""ConsumerLag: how far each group is behind in each topic, for metrics computed at most once per 15 seconds.
 
 The work goes over all queues of all groups, 16,000 on a large broker, so it is done in slices between which
 the event loop serves clients; what has to come from disk, a thread reads. A scrape that finds numbers which
@@ -16,6 +16,7 @@ Messages of a topic add up over its queues; of the ages the greatest counts.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
     from kourou.broker.tables.topics import TopicConfigManager
     from kourou.store.queue.consume_queues import ConsumeQueues
+    from kourou.transport.tasks import TaskOwner
+
+_log = logging.getLogger(__name__)
 
 MAX_AGE_S: Final = 15.0
 # Some 2 ms of work.
@@ -59,6 +63,8 @@ class TopicLag:
     ready: int
     lag_since_ms: int
     ready_since_ms: int
+    end: int
+    """The sum of the queues' end offsets."""
     queues: tuple[QueueLag, ...]
 
 
@@ -70,6 +76,7 @@ class _Queue(NamedTuple):
     ready: int
     lag_since_ms: int
     ready_since_ms: int
+    end: int
 
 
 class ConsumerLag:
@@ -84,6 +91,7 @@ class ConsumerLag:
         consumers: ConsumerManager,
         queues: ConsumeQueues,
         records: RecordReader,
+        tasks: TaskOwner,
         monotonic_ms: Callable[[], int],
     ) -> None:
         self._topics = topics
@@ -92,6 +100,7 @@ class ConsumerLag:
         self._consumers = consumers
         self._queues = queues
         self._records = records
+        self._tasks = tasks
         self._monotonic_ms = monotonic_ms
         self._refreshing: asyncio.Task[None] | None = None
         self._computed_ms: int | None = None
@@ -102,19 +111,20 @@ class ConsumerLag:
         """How old the table is."""
         return 0.0 if self._computed_ms is None else (self._monotonic_ms() - self._computed_ms) / 1000
 
-    async def refresh(self, timeout_s: float) -> None:
+    async def refresh(self, timeout_s: float | None, max_age_s: float = MAX_AGE_S) -> None:
         """Compute the table again if it is too old. After `timeout_s` the old one stays; the work goes on."""
-        if self._computed_ms is not None and self.age_s < MAX_AGE_S:
+        if self._computed_ms is not None and self.age_s < max_age_s:
             return
         if self._refreshing is None or self._refreshing.done():
-            self._refreshing = asyncio.create_task(self._compute(), name="consumer-lag")
+            self._refreshing = self._tasks.start(self._compute_logged(), "consumer-lag")
         await asyncio.wait((self._refreshing,), timeout=timeout_s)
 
-    async def stop(self) -> None:
-        """Cancel the work."""
-        if self._refreshing is not None:
-            self._refreshing.cancel()
-            await asyncio.gather(self._refreshing, return_exceptions=True)
+    async def _compute_logged(self) -> None:
+        try:
+            await self._compute()
+        except Exception:
+            # The table from before stays; its age shows it.
+            _log.exception("the consumer lag cannot be computed")
 
     async def _compute(self) -> None:
         began_ms = self._monotonic_ms()
@@ -161,6 +171,7 @@ class ConsumerLag:
             high - pull_offset,
             reads.message_time(queue, consumer_offset) if consumer_offset < high else 0,
             reads.message_time(queue, pull_offset) if pull_offset < high else 0,
+            high,
         )
 
 
@@ -186,6 +197,7 @@ def _sum(topic: str, group: str, queues: Sequence[_Queue]) -> TopicLag:
         sum(queue.ready for queue in queues),
         _oldest(queue.lag_since_ms for queue in queues),
         _oldest(queue.ready_since_ms for queue in queues),
+        sum(queue.end for queue in queues),
         tuple(QueueLag(queue.queue_id, queue.lag) for queue in queues),
     )
 
