@@ -20,7 +20,7 @@ from kourou.protocol.bodies import (
 )
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.headers.broker_admin import ResetMasterFlushOffsetHeader
-from kourou.protocol.headers.groups import GetConsumeStatsInBrokerHeader
+from kourou.protocol.headers.groups import GetConsumeStatsInBrokerHeader, GetGroupLagsRequestHeader
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,15 +127,19 @@ async def broker_consume_stats(
     return BrokerConsumeStats(address, queues, body.total_diff)
 
 
-async def group_lags(admin: Admin, address: str, *, timeout_ms: int | None = None) -> list[GroupQueueLag]:
+async def group_lags(
+    admin: Admin, address: str, *, max_age_ms: int = 0, timeout_ms: int | None = None
+) -> list[GroupQueueLag]:
     """The progress of a broker's groups, a row for each group and topic, over all queues (ALL_QUEUES).
 
-    Kourou's brokers sum it up themselves, without delaying other requests. For others it takes the progress
+    Kourou's brokers sum it up themselves, without delaying other requests, or have done so at most
+    `max_age_ms` ago. For others it takes the progress
     of every queue (317), which costs a large broker seconds.
     """
     broker_name = await admin.broker_name(address)
     try:
-        answer = await admin.call(address, RequestCode.GET_KOUROU_GROUP_LAGS, timeout_ms=timeout_ms)
+        header = GetGroupLagsRequestHeader(kourou_max_age_ms=max_age_ms)
+        answer = await admin.call(address, RequestCode.GET_KOUROU_GROUP_LAGS, header, timeout_ms=timeout_ms)
     except ResponseError as error:
         if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             raise

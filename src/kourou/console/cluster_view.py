@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from kourou.admin.brokers import GroupQueueLag, broker_consume_stats
+from kourou.admin.brokers import GroupQueueLag, group_lags
 from kourou.admin.clusters import BrokerSummary, cluster_list
 from kourou.admin.connections import producers_of_broker
+from kourou.admin.consume_stats import consume_stats
 from kourou.admin.groups import group_configs
 from kourou.admin.messages.dead_letters import GroupDeadLetters, dead_letter_counts
 from kourou.admin.messages.delayed import BrokerDelays, broker_delays
@@ -25,7 +26,7 @@ from kourou.admin.topics import topic_configs, topic_status
 from kourou.console.group_members import GroupMembers, Members
 from kourou.console.lag_table import LagTable, lag_table
 from kourou.console.shared_read import SharedRead
-from kourou.errors import KourouError
+from kourou.errors import KourouError, ResponseError
 from kourou.protocol.bodies import ProducerInfo, SubscriptionGroupConfig, TopicConfig
 from kourou.protocol.names import DLQ_GROUP_TOPIC_PREFIX, is_dlq_topic, reply_topic
 
@@ -74,6 +75,8 @@ class ClusterView:
         self._slaves = SharedRead(self._read_slaves, _STATE_KEEP_S)
         self._activity = SharedRead(self._read_activity, _LAG_KEEP_S)
         self._last_sample: TopSample | None = None
+        # Brokers keep the lag for a while, too.
+        self._has_changed = False
         self._lag_table = SharedRead(self._read_lag_table, _STATE_KEEP_S)
         self._producers = SharedRead(self._read_producers, _LAG_KEEP_S)
         self._dead_letters = SharedRead(self._read_dead_letters, _LAG_KEEP_S)
@@ -102,8 +105,27 @@ class ClusterView:
         return await self._groups.get(is_new=is_new)
 
     async def lags(self) -> Reading[list[GroupQueueLag]]:
-        """The progress of every group in every queue."""
+        """The progress of every group in every topic, a row for each broker."""
         return await self._lags.get()
+
+    async def queue_lags(self, group: str, topic: str | None = None) -> list[GroupQueueLag]:
+        """The progress of one group in every queue, of one topic or all; none if it has no offsets."""
+        try:
+            progress = await consume_stats(self._admin, group, topic)
+        except ResponseError:
+            return []
+        return [
+            GroupQueueLag(
+                queue.topic,
+                group,
+                queue.broker_name,
+                queue.queue_id,
+                queue.broker_offset,
+                queue.consumer_offset,
+                queue.last_timestamp,
+            )
+            for queue in progress.queues
+        ]
 
     async def slaves(self) -> list[SlaveLag]:
         """How far each slave is behind its master."""
@@ -150,6 +172,7 @@ class ClusterView:
 
     def forget(self) -> None:
         """Read everything again when it is next needed: something was changed."""
+        self._has_changed = True
         for shared in self._all():
             shared.forget()
 
@@ -215,9 +238,11 @@ class ClusterView:
 
     async def _read_lags(self) -> Reading[list[GroupQueueLag]]:
         timeout_ms = _LAG_TIMEOUT_FACTOR * self._admin.settings.request_timeout_ms
+        max_age_ms = 0 if self._has_changed else round(_LAG_KEEP_S * 1000)
+        self._has_changed = False
 
         async def ask(address: str) -> list[GroupQueueLag]:
-            return (await broker_consume_stats(self._admin, address, timeout_ms=timeout_ms)).queues
+            return await group_lags(self._admin, address, max_age_ms=max_age_ms, timeout_ms=timeout_ms)
 
         found, as_of, problems = await self._of_masters(ask)
         return Reading([queue for _, queues in found for queue in queues], as_of, problems)

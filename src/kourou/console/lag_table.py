@@ -20,22 +20,18 @@ class LagSum:
 
     lag: int = 0
     """Messages not yet consumed."""
-    last_consumed_ms: int = 0
-    """The store time of the newest consumed message; 0 if unknown."""
     waiting_since_ms: int | None = None
-    """The store time of the last consumed message of the queue that is furthest behind; None without lag."""
+    """The store time of the oldest message that is not consumed; None without lag."""
 
     def add(self, queue: GroupQueueLag) -> None:
-        """Add a queue."""
+        """Add the progress on a broker."""
         self.lag += max(0, queue.diff)
-        self.last_consumed_ms = max(self.last_consumed_ms, queue.last_timestamp)
         if queue.diff > 0 and queue.last_timestamp > 0:
             since = self.waiting_since_ms
             self.waiting_since_ms = min(since, queue.last_timestamp) if since else queue.last_timestamp
 
     def behind_ms(self, now_ms: int) -> int | None:
-        """How long ago the last consumed message was stored, of the queue that is furthest behind; 0 without
-        lag, None if unknown."""
+        """The age of the oldest message that is not consumed; 0 without lag, None if unknown."""
         if not self.lag:
             return 0
         return None if self.waiting_since_ms is None else max(0, now_ms - self.waiting_since_ms)
@@ -46,7 +42,8 @@ class LagTable:
     """All progress of one reading."""
 
     as_of: int
-    queues: dict[GroupTopic, list[GroupQueueLag]] = field(default_factory=dict)
+    brokers: dict[GroupTopic, list[GroupQueueLag]] = field(default_factory=dict)
+    """The progress on each broker."""
     by_group: dict[str, LagSum] = field(default_factory=dict)
     by_topic: dict[str, LagSum] = field(default_factory=dict)
     by_pair: dict[GroupTopic, LagSum] = field(default_factory=dict)
@@ -61,11 +58,11 @@ def lag_table(queues: Iterable[GroupQueueLag], as_of: int) -> LagTable:
     table = LagTable(as_of)
     for queue in queues:
         pair = (queue.group, queue.topic)
-        table.queues.setdefault(pair, []).append(queue)
+        table.brokers.setdefault(pair, []).append(queue)
         table.by_pair.setdefault(pair, LagSum()).add(queue)
         table.by_group.setdefault(queue.group, LagSum()).add(queue)
         table.by_topic.setdefault(queue.topic, LagSum()).add(queue)
-    for group, topic in sorted(table.queues):
+    for group, topic in sorted(table.brokers):
         table.groups_of.setdefault(topic, []).append(group)
         table.topics_of.setdefault(group, []).append(topic)
     return table

@@ -23,6 +23,7 @@ from kourou.broker.groups.rebalance_lock import RebalanceLockManager
 from kourou.broker.part import processors_of
 from kourou.broker.settings import LiveConfig
 from kourou.broker.stats.broker_stats import BrokerStatsManager
+from kourou.broker.stats.consumer_lag import ConsumerLag
 from kourou.broker.stats.event_counters import EventCounters
 from kourou.broker.storage.disk_threads import DiskThreads
 from kourou.broker.storage.record_reads import RecordReader
@@ -223,6 +224,20 @@ class MemoryBroker(Tables):
     def lookup(self) -> MessageLookup:
         """Of the store that is open now."""
         return self.store.lookup
+
+    @property
+    def lag(self) -> ConsumerLag:
+        """Of the store that is open now."""
+        return ConsumerLag(
+            topics=self.topics,
+            groups=self.groups,
+            offsets=self.offsets,
+            consumers=self.consumers,
+            queues=self.queues,
+            records=self.records,
+            tasks=self.requests,
+            monotonic_ms=self.monotonic_ms,
+        )
 
     @property
     def records(self) -> RecordReader:

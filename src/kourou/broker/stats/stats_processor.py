@@ -36,6 +36,7 @@ from kourou.protocol.headers import (
     GetConsumerConnectionListRequestHeader,
     GetConsumeStatsInBrokerHeader,
     GetConsumeStatsRequestHeader,
+    GetGroupLagsRequestHeader,
     GetProducerConnectionListRequestHeader,
     GetTopicStatsInfoRequestHeader,
     QueryConsumeQueueRequestHeader,
@@ -65,8 +66,7 @@ if TYPE_CHECKING:
     from kourou.store.read.message_lookup import MessageLookup
     from kourou.transport.tasks import TaskOwner
 
-# The console's pages show nothing newer than that.
-_MAX_LAG_AGE_S: Final = 4.0
+_MAX_LAG_AGE_MS: Final = 5_000
 # A request for more units gets this many: some 800 kB of text.
 _MAX_UNITS: Final = 10_000
 
@@ -205,10 +205,12 @@ class StatsProcessor:
 
     def get_group_lags(self, request: Request) -> None:
         """GET_KOUROU_GROUP_LAGS: every group's progress, summed by topic, without delaying other requests."""
-        run_request(self._requests, request, self._answer_group_lags(request))
+        max_age_ms = request.header(GetGroupLagsRequestHeader).kourou_max_age_ms
+        max_age_s = (_MAX_LAG_AGE_MS if max_age_ms is None else max(0, max_age_ms)) / 1000
+        run_request(self._requests, request, self._answer_group_lags(request, max_age_s))
 
-    async def _answer_group_lags(self, request: Request) -> None:
-        await self._lag.refresh(None, _MAX_LAG_AGE_S)
+    async def _answer_group_lags(self, request: Request, max_age_s: float) -> None:
+        await self._lag.refresh(None, max_age_s)
         rows = [
             GroupLagRow(lag.group, lag.topic, lag.lag, lag.inflight, lag.end, lag.lag_since_ms)
             for lag in self._lag.table

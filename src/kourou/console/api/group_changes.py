@@ -225,7 +225,7 @@ async def _delete(call: Call[NoQuery, GroupDeletionScope]) -> Plan:
     configs, problems = await group_settings(view, group, is_new=True)
     lags = (await view.lag_table()).data
     with_offsets = {
-        queue.broker_name for topic in lags.topics_of.get(group, ()) for queue in lags.queues[group, topic]
+        queue.broker_name for topic in lags.topics_of.get(group, ()) for queue in lags.brokers[group, topic]
     }
     names = body.brokers or sorted({*configs, *with_offsets})
     for name in names:

@@ -70,9 +70,7 @@ class GroupRow(msgspec.Struct, frozen=True, kw_only=True):
     tps: float | None
     """Messages consumed per second; None if unknown."""
     behind_ms: int | None
-    """How long ago the last consumed message of the slowest queue was stored; 0 without lag."""
-    last_consumed_ms: int
-    """The store time of its newest consumed message; 0 if unknown."""
+    """The age of the oldest message that is not consumed; 0 without lag."""
     is_enabled: bool
     """Whether it may consume, on all brokers."""
     members: int | None = None
@@ -84,8 +82,7 @@ class GroupRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _COLUMNS: Final[dict[str, Callable[[GroupRow], Any]]] = {
-    name: attrgetter(name)
-    for name in ("group", "kind", "brokers", "topics", "lag", "tps", "behind_ms", "last_consumed_ms")
+    name: attrgetter(name) for name in ("group", "kind", "brokers", "topics", "lag", "tps", "behind_ms")
 }
 
 
@@ -131,7 +128,6 @@ def _row(
         lag=None if total is None else total.lag,
         tps=tps,
         behind_ms=None if total is None else total.behind_ms(lags.as_of),
-        last_consumed_ms=0 if total is None else total.last_consumed_ms,
         is_enabled=all(config.consume_enable for config in configs.values()),
     )
 
@@ -191,6 +187,7 @@ class GroupPage(msgspec.Struct, frozen=True, kw_only=True):
     tps: float | None
     behind_ms: int | None
     last_consumed_ms: int
+    """The store time of its newest consumed message; 0 if unknown."""
     consume_type: str
     message_model: str
     consume_from_where: str
@@ -209,8 +206,13 @@ class GroupPage(msgspec.Struct, frozen=True, kw_only=True):
 
 async def _group(call: Call[NoQuery, NoBody]) -> GroupPage:
     group, view = call.path["group"], call.context.view
-    lags, rates, masters, members, topics = await asyncio.gather(
-        view.lag_table(), view.rates(), call.admin.masters(), view.members(group), view.topics()
+    lags, rates, masters, members, topics, queues = await asyncio.gather(
+        view.lag_table(),
+        view.rates(),
+        call.admin.masters(),
+        view.members(group),
+        view.topics(),
+        view.queue_lags(group),
     )
     configs, problems = await group_settings(view, group)
     places = {master.broker_name: master for master in masters}
@@ -232,7 +234,7 @@ async def _group(call: Call[NoQuery, NoBody]) -> GroupPage:
         lag=None if total is None else total.lag,
         tps=rates.consumed.get(group),
         behind_ms=None if total is None else total.behind_ms(lags.as_of),
-        last_consumed_ms=0 if total is None else total.last_consumed_ms,
+        last_consumed_ms=max((queue.last_timestamp for queue in queues), default=0),
         consume_type=connection.consume_type or "",
         message_model=connection.message_model or "",
         consume_from_where=connection.consume_from_where or "",
@@ -251,7 +253,7 @@ async def _group(call: Call[NoQuery, NoBody]) -> GroupPage:
         subscriptions=[
             connection.subscription_table[topic] for topic in sorted(connection.subscription_table)
         ],
-        topics=[_group_topic(group, topic, lags.data) for topic in lags.data.topics_of.get(group, ())],
+        topics=_group_topics(group, lags.data, queues),
         retry_topic=retry_topic(group) if retry_topic(group) in topics.data else "",
         dead_letter_topic=dlq_topic(group) if dlq_topic(group) in topics.data else "",
         as_of=lags.as_of,
@@ -281,15 +283,20 @@ async def group_settings(
     raise not_found(f"group {group} does not exist", hint or "; ".join(reading.problems))
 
 
-def _group_topic(group: str, topic: str, lags: LagTable) -> GroupTopic:
-    total = lags.by_pair.get((group, topic), LagSum())
-    return GroupTopic(
-        topic=topic,
-        lag=total.lag,
-        last_consumed_ms=total.last_consumed_ms,
-        behind_ms=total.behind_ms(lags.as_of),
-        queues=lags.queues[group, topic],
-    )
+def _group_topics(group: str, lags: LagTable, queues: list[GroupQueueLag]) -> list[GroupTopic]:
+    of_topic: dict[str, list[GroupQueueLag]] = {}
+    for queue in queues:
+        of_topic.setdefault(queue.topic, []).append(queue)
+    return [
+        GroupTopic(
+            topic=topic,
+            lag=sum(max(0, queue.diff) for queue in of_topic[topic]),
+            last_consumed_ms=max(queue.last_timestamp for queue in of_topic[topic]),
+            behind_ms=lags.by_pair.get((group, topic), LagSum()).behind_ms(lags.as_of),
+            queues=of_topic[topic],
+        )
+        for topic in sorted(of_topic)
+    ]
 
 
 # -- members and clients -----------------------------------------------------------------------------

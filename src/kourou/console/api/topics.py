@@ -18,7 +18,7 @@ from kourou.console.api.places import mqadmin
 from kourou.console.api_errors import bad_input, not_found
 from kourou.console.cluster_view import ClusterView, Reading
 from kourou.console.endpoints import Call, Endpoint, NoBody, NoQuery, Read
-from kourou.console.lag_table import LagSum, LagTable
+from kourou.console.lag_table import LagTable
 from kourou.console.paging import Page, PageQuery, cut_page
 from kourou.errors import KourouError, ResponseError
 from kourou.protocol.bodies import TopicConfig, TopicRouteData
@@ -60,6 +60,7 @@ class TopicRow(msgspec.Struct, frozen=True, kw_only=True):
     """Messages stored per second; None if unknown: without groups, or at the first reading."""
 
 
+_MAX_GROUPS_WITH_QUEUES: Final = 30
 _COLUMNS: Final[dict[str, Callable[[TopicRow], Any]]] = {
     name: attrgetter(name)
     for name in ("topic", "kind", "read_queues", "write_queues", "perm", "brokers", "groups", "lag", "in_tps")
@@ -148,7 +149,7 @@ class TopicGroup(msgspec.Struct, frozen=True, kw_only=True):
     last_consumed_ms: int
     """The store time of its newest consumed message; 0 if unknown."""
     behind_ms: int | None
-    """How long ago the last consumed message of the slowest queue was stored; 0 without lag."""
+    """The age of the oldest message that is not consumed; 0 without lag."""
     queues: list[GroupQueueLag]
 
 
@@ -192,7 +193,7 @@ async def _topic(call: Call[NoQuery, NoBody]) -> TopicView:
         queues=status.queues,
         messages=sum(queue.max_offset - queue.min_offset for queue in status.queues),
         put_tps=round(status.put_tps, 2),
-        groups=_topic_groups(topic, lags.data, online),
+        groups=await _topic_groups(view, topic, lags.data, online),
         as_of=lags.as_of,
         problems=list(
             dict.fromkeys(
@@ -248,21 +249,28 @@ def _on_brokers(configs: Mapping[str, TopicConfig], masters: Sequence[BrokerAddr
     ]
 
 
-def _topic_groups(topic: str, lags: LagTable, online: Iterable[str]) -> list[TopicGroup]:
-    found = []
-    for group in sorted({*lags.groups_of.get(topic, ()), *online}):
-        total = lags.by_pair.get((group, topic), LagSum())
-        queues = lags.queues.get((group, topic), [])
-        found.append(
-            TopicGroup(
-                group=group,
-                lag=total.lag if queues else None,
-                last_consumed_ms=total.last_consumed_ms,
-                behind_ms=total.behind_ms(lags.as_of) if queues else None,
-                queues=queues,
-            )
-        )
-    return found
+async def _topic_groups(
+    view: ClusterView, topic: str, lags: LagTable, online: Iterable[str]
+) -> list[TopicGroup]:
+    groups = sorted({*lags.groups_of.get(topic, ()), *online})
+    # The queues of so many groups that a page can show them; the others have a page of their own.
+    read = await asyncio.gather(
+        *(view.queue_lags(group, topic) for group in groups[:_MAX_GROUPS_WITH_QUEUES])
+    )
+    queues = dict(zip(groups, read, strict=False))
+    return [_topic_group(group, topic, lags, queues.get(group, [])) for group in groups]
+
+
+def _topic_group(group: str, topic: str, lags: LagTable, queues: list[GroupQueueLag]) -> TopicGroup:
+    total = lags.by_pair.get((group, topic))
+    lag = total.lag if total is not None else None
+    return TopicGroup(
+        group=group,
+        lag=sum(max(0, queue.diff) for queue in queues) if queues else lag,
+        last_consumed_ms=max((queue.last_timestamp for queue in queues), default=0),
+        behind_ms=None if total is None else total.behind_ms(lags.as_of),
+        queues=queues,
+    )
 
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (

@@ -96,6 +96,7 @@ REQUEST_HEADERS: Final[Mapping[int, type[CommandHeader]]] = {
     Code.GET_SUBSCRIPTIONGROUP_CONFIG: groups.GetSubscriptionGroupConfigRequestHeader,
     Code.GET_CONSUME_STATS: groups.GetConsumeStatsRequestHeader,
     Code.GET_BROKER_CONSUME_STATS: groups.GetConsumeStatsInBrokerHeader,
+    Code.GET_KOUROU_GROUP_LAGS: groups.GetGroupLagsRequestHeader,
     Code.QUERY_CONSUME_TIME_SPAN: groups.QueryConsumeTimeSpanRequestHeader,
     Code.QUERY_TOPICS_BY_CONSUMER: groups.QueryTopicsByConsumerRequestHeader,
     Code.QUERY_SUBSCRIPTION_BY_CONSUMER: groups.QuerySubscriptionByConsumerRequestHeader,

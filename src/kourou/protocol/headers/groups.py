@@ -10,6 +10,7 @@ __all__ = [
     "GetAllSubscriptionGroupResponseHeader",
     "GetConsumeStatsInBrokerHeader",
     "GetConsumeStatsRequestHeader",
+    "GetGroupLagsRequestHeader",
     "GetSubscriptionGroupConfigRequestHeader",
     "QueryConsumeTimeSpanRequestHeader",
     "QuerySubscriptionByConsumerRequestHeader",
@@ -63,6 +64,12 @@ class GetConsumeStatsInBrokerHeader(CommandHeader, kw_only=True):
     """GET_BROKER_CONSUME_STATS."""
 
     is_order: bool
+
+
+class GetGroupLagsRequestHeader(CommandHeader, kw_only=True):
+    """GET_KOUROU_GROUP_LAGS: how old the numbers may be."""
+
+    kourou_max_age_ms: Int32 | None = None
 
 
 class QueryConsumeTimeSpanRequestHeader(CommandHeader, kw_only=True):

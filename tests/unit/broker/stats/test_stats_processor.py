@@ -12,6 +12,8 @@ from kourou.protocol.bodies import (
     ConsumeStats,
     ConsumeStatsList,
     ConsumeType,
+    GroupLagRow,
+    GroupLags,
     GroupList,
     MessageModel,
     MessageQueue,
@@ -33,6 +35,7 @@ from kourou.protocol.headers import (
     GetConsumerConnectionListRequestHeader,
     GetConsumeStatsInBrokerHeader,
     GetConsumeStatsRequestHeader,
+    GetGroupLagsRequestHeader,
     GetProducerConnectionListRequestHeader,
     GetTopicStatsInfoRequestHeader,
     QueryConsumeQueueRequestHeader,
@@ -196,6 +199,17 @@ async def test_consume_stats_of_the_whole_broker(tmp_path: Path, is_cold: bool) 
         assert by_group["TOOLS_CONSUMER"] == []
         assert (body.total_diff, body.total_inflight_diff) == (6, 2)
         assert body.broker_addr == "127.0.0.1:10911"
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+async def test_lags_of_the_whole_broker_in_a_row_for_each_topic(tmp_path: Path, is_cold: bool) -> None:
+    async with admin_broker(tmp_path) as broker:
+        _fill(broker)
+        broker.offsets.commit_pull("CG", "T", 0, 6)
+        if is_cold:
+            broker.go_cold()
+        answer = await broker.tool().call(RequestCode.GET_KOUROU_GROUP_LAGS, GetGroupLagsRequestHeader())
+        assert GroupLags.decode(answer.body).rows == [GroupLagRow("CG", "T", 6, 2, 10, NOW_MS + 4000)]
 
 
 async def test_consume_stats_of_ordered_topics_only(tmp_path: Path) -> None:
