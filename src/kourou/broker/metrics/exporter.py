@@ -1,7 +1,7 @@
 """BrokerExporter: rocketmq-exporter's families of one broker, from its own tables.
 
 The slow part, going over all topics and asking consumers for their numbers, is done in slices and kept for 15
-seconds, like consumer lag (lag.py).
+seconds, like consumer lag (stats/consumer_lag.py).
 Not here: names (metrics/exporter_names.py), the same for a whole cluster (admin/exporter.py).
 """
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     from kourou.broker.groups.consumers import ConsumerManager
     from kourou.broker.groups.producers import ClientChannel, ProducerManager
-    from kourou.broker.metrics.lag import ConsumerLag
     from kourou.broker.settings import LiveConfig
     from kourou.broker.stats.broker_stats import BrokerStatsManager
+    from kourou.broker.stats.consumer_lag import ConsumerLag
     from kourou.broker.stats.stats_item import StatsItem
     from kourou.broker.storage.disk_threads import DiskThreads
     from kourou.broker.storage.record_reads import RecordReader

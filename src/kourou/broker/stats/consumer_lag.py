@@ -63,8 +63,6 @@ class TopicLag:
     ready: int
     lag_since_ms: int
     ready_since_ms: int
-    end: int
-    """The sum of the queues' end offsets."""
     queues: tuple[QueueLag, ...]
 
 
@@ -76,7 +74,6 @@ class _Queue(NamedTuple):
     ready: int
     lag_since_ms: int
     ready_since_ms: int
-    end: int
 
 
 class ConsumerLag:
@@ -171,7 +168,6 @@ class ConsumerLag:
             high - pull_offset,
             reads.message_time(queue, consumer_offset) if consumer_offset < high else 0,
             reads.message_time(queue, pull_offset) if pull_offset < high else 0,
-            high,
         )
 
 
@@ -197,7 +193,6 @@ def _sum(topic: str, group: str, queues: Sequence[_Queue]) -> TopicLag:
         sum(queue.ready for queue in queues),
         _oldest(queue.lag_since_ms for queue in queues),
         _oldest(queue.ready_since_ms for queue in queues),
-        sum(queue.end for queue in queues),
         tuple(QueueLag(queue.queue_id, queue.lag) for queue in queues),
     )
 

@@ -212,7 +212,9 @@ class StatsProcessor:
     async def _answer_group_lags(self, request: Request, max_age_s: float) -> None:
         await self._lag.refresh(None, max_age_s)
         rows = [
-            GroupLagRow(lag.group, lag.topic, lag.lag, lag.inflight, lag.end, lag.lag_since_ms)
+            GroupLagRow(
+                lag.group, lag.topic, lag.lag, lag.inflight, lag.consumer_offset + lag.lag, lag.lag_since_ms
+            )
             for lag in self._lag.table
         ]
         request.reply(body=GroupLags(round(self._lag.age_s * 1000), rows).encode())

@@ -7,7 +7,7 @@ import { t } from "../lib/i18n.js";
 import { KindChoice, useKinds } from "../lib/kinds.js";
 import { pathOf, useQuery } from "../lib/router.js";
 import { useCanChange } from "../lib/session.js";
-import { Badge, Empty, Freshness, PageHead, Time } from "../lib/states.js";
+import { Badge, Empty, Freshness, PageHead } from "../lib/states.js";
 import { ServerTable, useServerTable } from "../lib/table_data.js";
 import { CreateGroup } from "./group_changes.js";
 import { KindBadge, kindText } from "./topic_parts.js";
@@ -44,7 +44,6 @@ function columns() {
     { id: "lag", label: t("topics.lag"), number: true, render: (row) => number(row.lag) },
     { id: "behind_ms", label: t("groups.behind"), number: true, hint: t("groups.behind_hint"), render: (row) => (row.lag ? duration(row.behind_ms) : "–") },
     { id: "tps", label: t("groups.tps"), number: true, hint: t("groups.tps_hint"), render: (row) => rate(row.tps) },
-    { id: "last_consumed_ms", label: t("groups.last_consumed"), hint: t("groups.last_consumed_hint"), render: (row) => html`<${Time} ms=${row.last_consumed_ms} />` },
     { id: "topics", label: t("groups.topics"), number: true, render: (row) => number(row.topics) },
     { id: "version", label: t("groups.version"), sortable: false, hint: t("groups.version_hint"), render: (row) => row.version || "–" },
     { id: "model", label: t("groups.model"), sortable: false, render: (row) => modelText(row) || "–" },
