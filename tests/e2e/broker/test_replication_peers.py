@@ -176,11 +176,14 @@ async def test_a_slave_whose_connection_breaks_while_it_is_sent_to_fails_no_send
 
 
 async def test_a_silent_slave_is_disconnected_and_a_quiet_master_is_heard(tmp_path: Path) -> None:
-    keys = {"ha_send_heartbeat_interval": 100, "ha_housekeeping_interval": 1_500}
-    async with master(tmp_path, **keys) as of_master, HandSlave.connected(of_master) as hand:
+    async with master(tmp_path) as of_master, HandSlave.connected(of_master) as hand:
         await hand.report(0)
+        await following(of_master, 1)
+        now = asyncio.get_running_loop().time()
+        server(of_master).tick(now + 6)
         transfer = await hand.transfer()
         assert (transfer.phy_offset, len(transfer.data)) == (0, 0), "a heartbeat"
+        server(of_master).tick(now + 21)
         assert await hand.is_closed()
 
 

@@ -45,7 +45,10 @@ async def dead_letters(running: Cluster) -> list[MessageExt]:
     return list(decode_records(answer.body)) if answer.code == 0 else []
 
 
-@pytest.mark.parametrize("failure", [ConsumeResult.LATER, ConsumeResult.SUSPEND, ValueError("no")])
+@pytest.mark.parametrize(
+    "failure",
+    [ConsumeResult.LATER, pytest.param(ConsumeResult.SUSPEND, marks=pytest.mark.slow), ValueError("no")],
+)
 async def test_a_message_that_failed_comes_again_under_its_own_topic(
     tmp_path: Path, failure: ConsumeResult | Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -140,11 +143,13 @@ async def test_a_handler_that_returns_nonsense_has_failed(tmp_path: Path) -> Non
 
 
 # An async handler as it is, and behind a plain function that returns its coroutine.
-WAYS: dict[str, Callable[[Any], Any]] = {
-    "async": lambda handler: handler,
-    "plain": lambda handler: lambda message: handler(message),
-}
-in_both_ways = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+in_both_ways = pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param(lambda handler: handler, id="async", marks=pytest.mark.slow),
+        pytest.param(lambda handler: lambda message: handler(message), id="plain"),
+    ],
+)
 
 
 @in_both_ways
