@@ -267,7 +267,7 @@ class ReplicaClient:
             raise DivergedError(hello.refusal) if hello.is_diverged else ProtocolError(hello.refusal)
         self._master_epochs = hello.epochs
         self._epochs.follow(hello.epochs, self._commit_log.max_phy_offset)
-        self._following(hello.start_phy_offset, hello.max_phy_offset)
+        self._following(hello.start_phy_offset, hello)
 
     def _take(self, transfer: Transfer) -> None:
         if self.status.state is not ReplicaState.FOLLOWING:
@@ -281,11 +281,16 @@ class ReplicaClient:
                 f"{self._commit_log.max_phy_offset}"
             )
 
-    def _following(self, start_phy_offset: int, master_end: int | None) -> None:
+    def _following(self, start_phy_offset: int, hello: MasterHello | None) -> None:
         self.status.state, self.status.problem = ReplicaState.FOLLOWING, None
         assert self._master is not None
-        where = "" if master_end is None else f", where the log ends at {master_end}"
-        _log.info("following the master at %s from %d on%s", self._master.ha, start_phy_offset, where)
+        _log.info(
+            "following the master at %s%s from %d on%s",
+            self._master.ha,
+            f" ({hello.software})" if hello else "",
+            start_phy_offset,
+            f", where the log ends at {hello.max_phy_offset}" if hello else "",
+        )
 
     def _report(self, link: _Link) -> None:
         self._reported = self._commit_log.max_phy_offset
