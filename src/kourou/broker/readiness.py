@@ -1,7 +1,7 @@
 """Whether clients can use a broker now: what `GET /readyz` of a broker means.
 
 Decided by the broker's own state, which is exact without a write: `brokerPermission` has W, the store is
-neither fenced nor out of space, no sync is overdue, not too much waits for one, the last
+neither fenced nor out of space, no sync is overdue, enough slaves are in sync, not too much waits, the last
 write went through, and a name server has taken a registration, if there is to be one.
 
 After a failed write only the next one can show recovery: then a message is stored, in the topic that every
@@ -83,6 +83,8 @@ class Readiness:
             return str(refusal)
         if self._commit_cycle.is_late:
             return "the disk is slow: a sync takes longer than syncFlushTimeout"
+        if self._admission.replica_problem is not None:
+            return f"too few slaves are in sync: {self._admission.replica_problem}"
         try:
             self._admission.check_room()
         except RequestError as error:

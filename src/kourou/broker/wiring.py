@@ -419,6 +419,7 @@ def master_part(services: BrokerServices, epochs: EpochFile) -> MasterPart:
         disk=services.disk,
         cycles=services.cycles,
         commit_cycle=services.commit_cycle,
+        admission=services.admission,
         tasks=services.tasks,
     )
 

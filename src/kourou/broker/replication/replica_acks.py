@@ -21,7 +21,13 @@ class AckRule:
     waits_for_all: bool = False
     max_gap_bytes: int = 268_435_456
     answers_at_once: bool = False
-    """Whether a sender gets SLAVE_NOT_AVAILABLE at once while there are not enough slaves (4.9), or waits."""
+    """4.9's rule: while there are not enough slaves, a message is stored and its sender gets
+    SLAVE_NOT_AVAILABLE at once. 5.x's: it is rejected."""
+
+    @property
+    def rejects(self) -> bool:
+        """Whether messages are rejected while there are not enough slaves."""
+        return self.copies > 1 and not self.answers_at_once
 
     def needed(self, in_sync: int) -> int:
         """How many slaves have to acknowledge, with so many slaves in sync now."""
@@ -56,6 +62,13 @@ class ReplicaAcks:
     def is_worth_waiting(self, end_phy_offset: int) -> bool:
         """Whether a sender is to wait for slaves at all."""
         return not self.rule.answers_at_once or self.is_enough(end_phy_offset)
+
+    def problem(self, end_phy_offset: int) -> str | None:
+        """Why messages that have to wait for slaves are rejected (5.x's rule); None: they are not."""
+        if not self.rule.rejects or self.is_enough(end_phy_offset):
+            return None
+        in_sync = self.in_sync(end_phy_offset)
+        return f"{in_sync + 1} of {self.rule.needed(in_sync) + 1} copies, the master's among them"
 
     def mark(self, end_phy_offset: int) -> int:
         """How far enough slaves are; -1: there are not enough."""
