@@ -15,8 +15,8 @@ own rules change calls `invalidate`.
     admission.add(MessageCheck(validate_schema, topics=frozenset({"orders"})))
 
 The built-in decisions are here as well: role, permissions of broker, topic and group, the time from which
-sends are accepted, enough slaves, and room for what waits for the disk. Messages that wait for a sync were admitted when
-they were put: they are in the log.
+sends are accepted, enough slaves, and room for what waits for the disk. Messages that wait for a sync were
+admitted when they were put: they are in the log.
 Not here: whether a request is well-formed, and whether its topic may be created (the processors).
 """
 
@@ -308,7 +308,9 @@ class Admission:
             raise PullForbiddenError(
                 ForbiddenType.TOPIC_FORBIDDEN, f"the topic[{header.topic}] pulling message is forbidden"
             )
-        if not 0 <= header.queue_id < topic_config.read_queue_nums:
+        # The tables of a slave are some seconds old: a queue that they do not have is an empty one.
+        is_known = header.queue_id < topic_config.read_queue_nums or self.is_slave
+        if header.queue_id < 0 or not is_known:
             raise RequestError(
                 ResponseCode.INVALID_PARAMETER,
                 f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "

@@ -446,4 +446,5 @@ def slave_part(services: BrokerServices, epochs: EpochFile, client: RemotingClie
         tasks=services.tasks,
         now_ms=services.now_ms,
         address=services.address,
+        status=services.replica_status,
     )

@@ -109,6 +109,21 @@ async def test_a_slave_goes_on_after_either_was_restarted(tmp_path: Path) -> Non
                 await equal(of_master, of_slave)
 
 
+async def test_a_master_that_is_restarted_with_another_port_for_slaves_is_found(tmp_path: Path) -> None:
+    """By the name servers, as the known port refuses connections: long before the next registration."""
+    async with namesrv() as address, slave(tmp_path, address) as of_slave:
+        async with master(tmp_path, address) as of_master:
+            await of_master.send()
+            await equal(of_master, of_slave)
+            config = of_master.controller.config
+            ports = {"listen_port": config.listen_port}
+            left = config.ha_listen_port
+        async with master(tmp_path, address, ha_listen_port=0, **ports) as of_master:
+            assert of_master.controller.config.ha_listen_port != left
+            await of_master.send()
+            await equal(of_master, of_slave)
+
+
 # -- what a slave refuses ------------------------------------------------------------------------------------
 
 

@@ -217,6 +217,11 @@ async def test_a_slave_whose_master_lost_its_end_and_grew_again_stops(
                 assert log_bytes(of_slave) == before
                 bodies = [message.body for message in messages(await of_slave.pull())]
                 assert bodies == [b"kept", b"lost"], "it serves what it has"
+                why_not = await of_slave.controller.why_not_ready() or ""
+                assert why_not.startswith(
+                    f"it no longer follows its master: the slave's log ends at {parted}"
+                )
+                assert "docs/replication.md" in why_not and "\n" not in why_not
 
 
 async def test_a_hello_with_other_bytes_is_refused(tmp_path: Path) -> None:

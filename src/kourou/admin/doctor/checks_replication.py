@@ -228,8 +228,8 @@ def _too_few_slaves(replica: Replica, config: Mapping[str, str]) -> Finding:
         where=_where(replica.place),
         what=f"{counted(in_sync + 1, 'copy', 'copies')} in sync, the master's included; "
         f"messages need {_least_copies(config)}",
-        meaning='messages are rejected ("in-sync replicas not enough"); an Apache broker without a controller '
-        "answers FLUSH_SLAVE_TIMEOUT",
+        meaning='messages are rejected ("in-sync replicas not enough"); Apache brokers without a controller '
+        "answer FLUSH_SLAVE_TIMEOUT",
         cure="start its slaves, or see the log of the slaves for why they do not follow; else lower "
         "inSyncReplicas or minInSyncReplicas",
     )

@@ -118,8 +118,8 @@ class MasterPart(BrokerPart):
             self._commit_cycle.replicated()
 
     def _count_copies(self) -> None:
-        """Reject messages while there are fewer copies than their senders have to wait for. A slave that falls
-        behind is noticed by its own reports."""
+        """Reject messages while there are fewer copies than their senders have to wait for. A slave that
+        falls behind is noticed by its own reports."""
         problem = self._acks.problem(self._log.max_phy_offset)
         was_open = self._admission.replica_problem is None
         self._admission.set_replica_problem(problem)

@@ -8,16 +8,15 @@ an operator has decided. Which master that is comes from the name servers, or fr
 from __future__ import annotations
 
 import asyncio
-import enum
 import logging
 import socket
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kourou import __version__
 from kourou.broker.replication.lag import TransferRate
 from kourou.broker.replication.replica_link import OWN_TRANSFER_BYTES
+from kourou.broker.replication.replica_status import MasterAddress, ReplicaState, ReplicaStatus
 from kourou.errors import KourouError, ProtocolError, StorageError
 from kourou.protocol.ha import (
     MasterHello,
@@ -45,43 +44,8 @@ _LONGEST_RETRY_S: Final = 5.0
 _MAX_TRANSFER_BYTES: Final = max(OWN_TRANSFER_BYTES, 4 * 1024 * 1024)
 
 
-class ReplicaState(enum.Enum):
-    """What the slave does."""
-
-    WAITING = "no master is known"
-    CONNECTING = "connecting"
-    FOLLOWING = "following"
-    STOPPED = "stopped"
-
-
 class DivergedError(KourouError):
     """The slave's log is not the beginning of its master's; only an operator can decide what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class MasterAddress:
-    """Where the master is: its HA port, and its port for requests if that is known."""
-
-    ha: str
-    remoting: str | None = None
-
-
-@dataclass(slots=True)
-class ReplicaStatus:
-    """How it goes. Times are of the wall clock, in ms; 0: never."""
-
-    state: ReplicaState = ReplicaState.WAITING
-    master: MasterAddress | None = None
-    problem: str | None = None
-    last_read_ms: int = 0
-    last_write_ms: int = 0
-
-    @property
-    def why_not_following(self) -> str | None:
-        """Why the slave does not follow its master; None: it does."""
-        if self.state is ReplicaState.FOLLOWING:
-            return None
-        return f"{self.state.value}: {self.problem}" if self.problem else self.state.value
 
 
 class ReplicaClient:
@@ -101,6 +65,7 @@ class ReplicaClient:
         check: Callable[[MasterAddress], Awaitable[None]],
         before_dispatch: Callable[[], None],
         seek_master: Callable[[], None],
+        status: ReplicaStatus,
     ) -> None:
         self._config = config
         self._address = address
@@ -117,7 +82,7 @@ class ReplicaClient:
         self._changed = asyncio.Event()
         self._reported = -1
         self._master_epochs: tuple[Epoch, ...] = ()
-        self.status = ReplicaStatus()
+        self.status = status
         self.rate = TransferRate(self._loop.time())
 
     def lead_by(self, master: MasterAddress | None) -> None:
