@@ -225,6 +225,7 @@ class SlavePart(BrokerPart):
         info = HARuntimeInfo(
             ha_client_runtime_info=HAClientRuntimeInfo(
                 master_addr=status.master.ha if status.master else None,
+                transferred_byte_in_second=self._client.rate.per_second(asyncio.get_running_loop().time()),
                 max_offset=self._commit_log.max_phy_offset,
                 last_read_timestamp=status.last_read_ms,
                 last_write_timestamp=status.last_write_ms,
