@@ -25,6 +25,8 @@ from benchmarks._broker_peers import PeerError, RunningPeer, available, is_ours,
 MODES = ("alone", "async", "sync")
 LOADS = ((1, 1), (8, 32), (16, 64))
 _FOLLOW_TIMEOUT_S = 60
+_IDLE_S = 0.5
+_IDLE_CORES = 0.1
 
 
 class Measurement(NamedTuple):
@@ -75,6 +77,15 @@ def wait_followed(master: RunningPeer, slave: RunningPeer) -> None:
             raise PeerError(f"{slave.name}: the slave does not follow: {found.troubles}")
 
 
+def wait_idle(peer: RunningPeer) -> None:
+    """Return when a broker has no more work: a slave that was behind has everything then."""
+    deadline = time.monotonic() + _FOLLOW_TIMEOUT_S
+    used_s = -_IDLE_S
+    while peer.cpu_s - used_s > _IDLE_S * _IDLE_CORES and time.monotonic() < deadline:
+        used_s = peer.cpu_s
+        time.sleep(_IDLE_S)
+
+
 def measure(
     master: RunningPeer, slave: RunningPeer | None, load: tuple[int, int], seconds: float
 ) -> Measurement:
@@ -82,7 +93,8 @@ def measure(
     connections, window = load
     before = slave.cpu_s if slave else 0.0
     found = master.load.run("send", "-t", "Replicated", "-C", "-c", connections, "-w", window, "-d", seconds)
-    time.sleep(0.5)
+    if slave is not None:
+        wait_idle(slave)
     used_s = slave.cpu_s - before if slave else 0.0
     messages = found.messages_per_s * seconds
     return Measurement(
