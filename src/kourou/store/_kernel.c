@@ -1663,7 +1663,7 @@ static int64_t read_record(struct run *run, struct span rest, struct span slow_p
     if (rest.size < MIN_RECORD_BYTES)
         return 0;
     int64_t size = (int32_t)GET(record, RECORD_TOTAL_SIZE), queue_offset = (int64_t)GET(record, RECORD_QUEUE_OFFSET);
-    if (size < MIN_RECORD_BYTES || size > rest.size || size > run->max_record || queue_offset < 0
+    if (size < MIN_RECORD_BYTES || size > rest.size || run->max_record < size || queue_offset < 0
         || queue_offset == INT64_MAX || (int64_t)GET(record, RECORD_PHY_OFFSET) != run->phy_offset || !split_record(record, size, &parts)
         || memchr(parts.properties.at, 0, (size_t)parts.properties.size) != NULL
         || (parts.topic.size == slow_path_topic.size

@@ -110,7 +110,7 @@ class MasterPart(BrokerPart):
         await self._tasks.stop()
 
     def _acknowledged(self) -> None:
-        self._acks.update(link.ack_phy_offset for link in self.server.links if link.is_reporting)
+        self._acks.update([link.ack_phy_offset for link in self.server.links if link.is_reporting])
         if self._rejects:
             self._count_copies()
         if self._commit_cycle.is_waiting:

@@ -44,11 +44,11 @@ class ReplicaAcks:
 
     def __init__(self, rule: AckRule) -> None:
         self.rule = rule
-        self._acks: tuple[int, ...] = ()
+        self._acks: list[int] = []  # the furthest first
 
     def update(self, acks: Iterable[int]) -> None:
         """The reports of all connected slaves."""
-        self._acks = tuple(sorted(acks, reverse=True))
+        self._acks = sorted(acks, reverse=True)
 
     def in_sync(self, end_phy_offset: int) -> int:
         """How many slaves are connected and not too far behind this end of the log."""
@@ -56,8 +56,11 @@ class ReplicaAcks:
 
     def is_enough(self, end_phy_offset: int) -> bool:
         """Whether as many slaves are in sync as have to acknowledge."""
-        in_sync = self.in_sync(end_phy_offset)
-        return in_sync >= self.rule.needed(in_sync)
+        needed = self._needed(end_phy_offset)
+        if not needed:
+            return True
+        acks = self._acks
+        return needed <= len(acks) and end_phy_offset - acks[needed - 1] < self.rule.max_gap_bytes
 
     def is_worth_waiting(self, end_phy_offset: int) -> bool:
         """Whether a sender is to wait for slaves at all."""
@@ -72,7 +75,14 @@ class ReplicaAcks:
 
     def mark(self, end_phy_offset: int) -> int:
         """How far enough slaves are; -1: there are not enough."""
-        needed = self.rule.needed(self.in_sync(end_phy_offset))
+        needed = self._needed(end_phy_offset)
         if not needed:
             return end_phy_offset
         return self._acks[needed - 1] if needed <= len(self._acks) else -1
+
+    def _needed(self, end_phy_offset: int) -> int:
+        rule = self.rule
+        # Asked several times in each commit cycle: slaves are counted only where it depends on them.
+        if rule.is_auto or rule.waits_for_all:
+            return rule.needed(self.in_sync(end_phy_offset))
+        return rule.copies - 1

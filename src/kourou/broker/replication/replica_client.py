@@ -215,14 +215,18 @@ class ReplicaClient:
 
     def _arrived(self, link: _Link) -> None:
         """Take what the master has sent: append, report, dispatch."""
-        self.status.last_read_ms = self._now_ms()
+        appended_bytes = 0
         while (found := link.stream.next()) is not None:
             if isinstance(found, MasterHello):
                 self._greeted(found)
             else:
-                self._take(found)
+                appended_bytes += self._take(found)
         if self._commit_log.max_phy_offset > self._reported:
+            # First of all: with synchronous double write senders wait for it.
             self._report(link)
+        self.status.last_read_ms = self._now_ms()
+        if appended_bytes:
+            self.rate.add(appended_bytes, link.read_at)
             self._before_dispatch()
             self._replica.dispatch()
             self._epochs.follow(self._master_epochs, self._commit_log.max_phy_offset)
@@ -234,17 +238,18 @@ class ReplicaClient:
         self._epochs.follow(hello.epochs, self._commit_log.max_phy_offset)
         self._following(hello.start_phy_offset, hello)
 
-    def _take(self, transfer: Transfer) -> None:
+    def _take(self, transfer: Transfer) -> int:
+        """Append what is in a transfer; how many bytes."""
         if self.status.state is not ReplicaState.FOLLOWING:
             self._following(transfer.phy_offset, None)
         if transfer.data:
             self._replica.append(transfer.phy_offset, transfer.data)
-            self.rate.add(len(transfer.data), self._loop.time())
         elif not self._replica.is_empty and transfer.phy_offset != self._commit_log.max_phy_offset:
             raise ProtocolError(
                 f"the master goes on at {transfer.phy_offset}, this log ends at "
                 f"{self._commit_log.max_phy_offset}"
             )
+        return len(transfer.data)
 
     def _following(self, start_phy_offset: int, hello: MasterHello | None) -> None:
         self.status.state, self.status.problem = ReplicaState.FOLLOWING, None
@@ -301,11 +306,10 @@ class _Link:
     def send(self, data: bytes) -> None:
         """Send a hello or a report. While the master does not read, reports are dropped: a later one says
         more."""
-        for each in (self._unsent, data):
-            if each:
-                self._unsent = each[self._send(each) :]
-                if self._unsent:
-                    return
+        if self._unsent:
+            self._unsent = self._unsent[self._send(self._unsent) :]
+        if not self._unsent:
+            self._unsent = data[self._send(data) :]
 
     def _send(self, data: bytes) -> int:
         try:

@@ -153,7 +153,7 @@ class CommitCycle:
             return
         replicas, log_end = self.replicas, self._store.max_phy_offset
         mark = log_end if replicas is None else replicas.mark(log_end)
-        if replicas is not None and not replicas.is_enough(log_end):
+        if replicas is not None and self._replicating.is_late and not replicas.is_enough(log_end):
             mark = max(mark, self._replicating.late_phy_offset)
         for batch in self._replicating.advance(mark):
             self._release(batch)
