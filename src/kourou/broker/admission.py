@@ -32,7 +32,7 @@ from kourou.protocol.bodies.subscription import SubscriptionGroupConfig
 from kourou.protocol.bodies.topics import TopicConfig
 from kourou.protocol.codes import PermName, RequestCode, ResponseCode
 from kourou.protocol.headers.pull import PullMessageRequestHeader
-from kourou.protocol.names import NOT_ALLOWED_SEND_TOPICS
+from kourou.protocol.names import NOT_ALLOWED_SEND_TOPICS, REPLY_TOPIC_POSTFIX
 from kourou.protocol.properties import MessageConst, get_property
 from kourou.store.log.put_status import PutStatus
 
@@ -147,7 +147,10 @@ class Admission:
         self._before_send = before_send
         self._message_checks: list[MessageCheck] = []
         self._is_fast_path_closed = False
-        self._replica_check = MessageCheck(self._check_replicas)
+        # A reply is handed over, stored or not.
+        self._replica_check = MessageCheck(
+            self._check_replicas, lambda topic: not topic.endswith(REPLY_TOPIC_POSTFIX)
+        )
         self.replica_problem: str | None = None
         # Live: the dispatcher looks at it for each request.
         self.request_checks: list[RequestCheck] = []

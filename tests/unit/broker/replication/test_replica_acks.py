@@ -57,3 +57,23 @@ def test_enough_slaves_are_as_many_in_sync_as_needed(seed: int) -> None:
         made = acks_of(rule, *acks)
         assert made.in_sync(END) == in_sync
         assert made.is_enough(END) == (in_sync >= rule.needed(in_sync)), (rule, acks)
+
+
+@pytest.mark.parametrize(
+    ("rule", "acks", "problem"),
+    [
+        (AckRule(copies=2, max_gap_bytes=GAP, answers_at_once=True), (), None),
+        (AckRule(max_gap_bytes=GAP), (), None),
+        (AckRule(copies=2, max_gap_bytes=GAP), (END,), None),
+        (AckRule(copies=2, max_gap_bytes=GAP), (END - GAP,), "1 of 2 copies"),
+        (AckRule(copies=3, max_gap_bytes=GAP), (END,), "2 of 3 copies"),
+        (AckRule(copies=3, is_auto=True, max_gap_bytes=GAP), (), None),
+        (AckRule(copies=3, is_auto=True, min_copies=2, max_gap_bytes=GAP), (), "1 of 2 copies"),
+        (AckRule(copies=3, waits_for_all=True, min_copies=2, max_gap_bytes=GAP), (), "1 of 2 copies"),
+    ],
+)
+def test_messages_are_rejected_by_the_rule_of_5x_only(
+    rule: AckRule, acks: tuple[int, ...], problem: str | None
+) -> None:
+    found = acks_of(rule, *acks).problem(END)
+    assert (found and found.partition(",")[0]) == problem
