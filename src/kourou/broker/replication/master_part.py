@@ -114,8 +114,7 @@ class MasterPart(BrokerPart):
         if self._rejects:
             self._count_copies()
         if self._commit_cycle.is_waiting:
-            self._cycles.open()
-            self._commit_cycle.replicated()
+            self._cycles.run_now(self._commit_cycle.replicated)
 
     def _count_copies(self) -> None:
         """Reject messages while there are fewer copies than their senders have to wait for. A slave that

@@ -82,6 +82,7 @@ class ReplicaClient:
         self._changed = asyncio.Event()
         self._reported = -1
         self._master_epochs: tuple[Epoch, ...] = ()
+        self._has_all_epochs = False
         self.status = status
         self.rate = TransferRate(self._loop.time())
 
@@ -229,14 +230,20 @@ class ReplicaClient:
             self.rate.add(appended_bytes, link.read_at)
             self._before_dispatch()
             self._replica.dispatch()
-            self._epochs.follow(self._master_epochs, self._commit_log.max_phy_offset)
+            if not self._has_all_epochs:
+                self._follow_epochs()
 
     def _greeted(self, hello: MasterHello) -> None:
         if hello.refusal:
             raise DivergedError(hello.refusal) if hello.is_diverged else ProtocolError(hello.refusal)
         self._master_epochs = hello.epochs
-        self._epochs.follow(hello.epochs, self._commit_log.max_phy_offset)
+        self._follow_epochs()
         self._following(hello.start_phy_offset, hello)
+
+    def _follow_epochs(self) -> None:
+        end, epochs = self._commit_log.max_phy_offset, self._master_epochs
+        self._epochs.follow(epochs, end)
+        self._has_all_epochs = not epochs or epochs[-1].start_phy_offset <= end
 
     def _take(self, transfer: Transfer) -> int:
         """Append what is in a transfer; how many bytes."""

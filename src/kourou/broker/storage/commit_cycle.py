@@ -147,8 +147,8 @@ class CommitCycle:
         self.replicated()
 
     def replicated(self) -> None:
-        """Slaves have acknowledged more, or are gone. To be called inside a commit cycle: answers leave at
-        its end. A message whose sender has its answer is visible as soon as there are not enough slaves."""
+        """Slaves have acknowledged more, or are gone. To be called inside a commit cycle. A message whose
+        sender has its answer is visible as soon as there are not enough slaves."""
         if not self._replicating:
             return
         replicas, log_end = self.replicas, self._store.max_phy_offset

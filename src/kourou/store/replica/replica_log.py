@@ -99,7 +99,7 @@ class ReplicaLog:
         """Dispatch all complete records. ReplicaError: what follows them is not a record."""
         grown: dict[ConsumeQueue, None] = {}
         try:
-            while self._dispatch_some(grown):
+            while self._dispatched < self._log.max_phy_offset and self._dispatch_some(grown):
                 pass
         finally:
             self._log.incomplete_bytes = self._log.max_phy_offset - self._dispatched
