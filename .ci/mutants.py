@@ -32,6 +32,7 @@ FAST_PATH = "src/kourou/broker/send/fast_send_path.py"
 
 _KERNEL_TESTS = "tests/integration/kernel"
 BOUNDS = (f"{_KERNEL_TESTS}/test_bounds.py",)
+REPLICA = (f"{_KERNEL_TESTS}/test_read_records.py",)
 SENDS = (f"{_KERNEL_TESTS}/test_encode_sends.py", "-k", "not any_sends")
 BATCHES = (f"{_KERNEL_TESTS}/test_encode_batch.py",)
 FAST = (f"{_KERNEL_TESTS}/test_admission.py", f"{_KERNEL_TESTS}/test_encode_sends.py", "-k", "not any_sends")
@@ -78,10 +79,13 @@ MUTANTS = (
         BOUNDS,
     ),
     Mutant(KERNEL, "body_size > *body_left", "body_size > *body_left + 1", BOUNDS),
+    Mutant(KERNEL, "run->max_record < size", "run->max_record + 1 < size", REPLICA),
+    Mutant(KERNEL, "queue->next != queue_offset", "0", REPLICA),
+    Mutant(KERNEL, "memchr(topic.at, '/', (size_t)topic.size) == NULL", "1", REPLICA),
     Mutant(KERNEL, "end - at > 18 ||", "end - at > 19 ||", BOUNDS),
     Mutant(KERNEL, "run->queue_count < MAX_QUEUES", "run->queue_count < MAX_QUEUES - 1", BOUNDS),
     Mutant(KERNEL, "if (send->seen & FIELD(letter))", "if (0)", SENDS),
-    Mutant(KERNEL, 'if (is_text(name, "TRAN_MSG"))', "if (0)", BATCHES),
+    Mutant(KERNEL, 'is_text(name, "TRAN_MSG") ||', "", BATCHES),
     Mutant(KERNEL, "run->messages = messages;", "(void)messages;", BATCHES),
     Mutant(KERNEL, "at > end - size ||", "at > end - size + 1 ||", GATHER),
     Mutant(

@@ -166,7 +166,7 @@ def ci_tasks() -> list[Task]:
         interop("messaging", "test_messaging_*.py", "test_delay_handover.py", cores=_WAITS, expected_s=300),
         interop("broker", "test_broker_*.py", cores=_WAITS, expected_s=250),
         interop("client", "test_client_*.py", expected_s=170),
-        interop("replication", "test_replication_*.py", cores=_WAITS, expected_s=90),
+        interop("replication", "test_replication_*.py", cores=_WAITS, expected_s=110),
         interop("mqadmin", "test_mqadmin.py", expected_s=80),
         interop("name server", "test_namesrv*.py", expected_s=80),
         interop("store, SQL", "test_store.py", "test_sql_oracle.py", expected_s=80),

@@ -1,10 +1,14 @@
 """Sends to a master alone, with a slave, and with synchronous double write; ours beside Apache's.
 
     python -m benchmarks replication [--apache 4.9.7,5.5.0] [--rounds 3] [--seconds 5]
+    python -m benchmarks replication --lag [--rate 5000] [--seconds 20]
+    python -m benchmarks replication --catch-up [--gib 2] [--beside none,20000,0]
 
 One system runs at a time: a master and, but for `alone`, a slave, each a process of its own. Rounds
 alternate over all arms. Reported: messages a second, and processor time of master and slave for each message;
-the median of all rounds.
+the median of all rounds. With `--lag`: the time from a message's arrival in the master's log to that in the
+slave's, with senders that keep a rate. With `--catch-up`: how fast a new slave copies a log of so many GiB,
+alone and beside senders (messages a second; 0: as fast as they can), and what those lose meanwhile.
 """
 
 from __future__ import annotations
@@ -14,17 +18,21 @@ import statistics
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks._broker_loadgen import build
 from benchmarks._broker_peers import PeerError, RunningPeer, available, is_ours, launch
+from benchmarks._replica_lag import LogReader, catch_up, measure_lags
 
 MODES = ("alone", "async", "sync")
 LOADS = ((1, 1), (8, 32), (16, 64))
 _FOLLOW_TIMEOUT_S = 60
+_IDLE_S = 0.5
+_IDLE_CORES = 0.1
+_RECORD_BYTES = 1200  # about, with a body of 1 KiB
 
 
 class Measurement(NamedTuple):
@@ -42,25 +50,35 @@ def running(
     name: str, mode: str, folder: Path, program: Path
 ) -> Iterator[tuple[RunningPeer, RunningPeer | None]]:
     """A master that takes messages, and its slave."""
+    with running_master(name, mode, folder, program) as (master, start_slave):
+        slave = None if mode == "alone" else start_slave()
+        master.wait_first_send()
+        if slave is not None:
+            wait_followed(master, slave)
+        yield master, slave
+
+
+@contextmanager
+def running_master(
+    name: str, mode: str, folder: Path, program: Path
+) -> Iterator[tuple[RunningPeer, Callable[[], RunningPeer]]]:
+    """A master that was launched, and what launches its slave."""
     from tests.interop.kit.kourou_namesrv import launch_kourou_namesrv
 
     with ExitStack() as stack:
         work_dir = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=folder)))
         namesrv = stack.enter_context(launch_kourou_namesrv(work_dir)).wait_ready().address
+
+        def start(role: str, settings: dict[str, str]) -> RunningPeer:
+            peer = launch(name, work_dir, namesrv, program, "async", store=work_dir / role, settings=settings)
+            stack.callback(peer.kill)
+            return peer
+
         settings = {"brokerRole": "SYNC_MASTER" if mode == "sync" else "ASYNC_MASTER"}
         if mode == "sync" and not is_ours(name):
             settings["inSyncReplicas"] = "2"  # else 5.x waits for no slave
-        master = launch(name, work_dir, namesrv, program, "async", settings=settings)
-        stack.callback(master.kill)
-        slave = None
-        if mode != "alone":
-            role = {"brokerRole": "SLAVE", "brokerId": "1"}
-            slave = launch(name, work_dir, namesrv, program, "async", settings=role)
-            stack.callback(slave.kill)
-        master.wait_first_send()
-        if slave is not None:
-            wait_followed(master, slave)
-        yield master, slave
+        slave_settings = {"brokerRole": "SLAVE", "brokerId": "1"}
+        yield start("master", settings), lambda: start("slave", slave_settings)
 
 
 def wait_followed(master: RunningPeer, slave: RunningPeer) -> None:
@@ -75,6 +93,15 @@ def wait_followed(master: RunningPeer, slave: RunningPeer) -> None:
             raise PeerError(f"{slave.name}: the slave does not follow: {found.troubles}")
 
 
+def wait_idle(peer: RunningPeer) -> None:
+    """Return when a broker has no more work: a slave that was behind has everything then."""
+    deadline = time.monotonic() + _FOLLOW_TIMEOUT_S
+    used_s = -_IDLE_S
+    while peer.cpu_s - used_s > _IDLE_S * _IDLE_CORES and time.monotonic() < deadline:
+        used_s = peer.cpu_s
+        time.sleep(_IDLE_S)
+
+
 def measure(
     master: RunningPeer, slave: RunningPeer | None, load: tuple[int, int], seconds: float
 ) -> Measurement:
@@ -82,7 +109,8 @@ def measure(
     connections, window = load
     before = slave.cpu_s if slave else 0.0
     found = master.load.run("send", "-t", "Replicated", "-C", "-c", connections, "-w", window, "-d", seconds)
-    time.sleep(0.5)
+    if slave is not None:
+        wait_idle(slave)
     used_s = slave.cpu_s - before if slave else 0.0
     messages = found.messages_per_s * seconds
     return Measurement(
@@ -110,6 +138,59 @@ def report(results: dict[tuple[str, str, tuple[int, int]], list[Measurement]]) -
     return "\n".join(lines)
 
 
+def report_lag(names: list[str], folder: Path, program: Path, rate: float, seconds: float) -> str:
+    """A table of lags."""
+    lines = [
+        "| system | messages/s | samples | lag p50 ms | p99 ms | longest ms |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name in names:
+        with running(name, "async", folder, program) as (master, slave), ExitStack() as stack:
+            assert slave is not None and master.store is not None and slave.store is not None
+            wait_idle(slave)
+            options = ("-t", "Lag", "-C", "-c", 8, "-w", 32, "-r", rate, "-d", seconds + 1)
+            load = master.load.start("send", *options, log_path=folder / "lag.log")
+            stack.callback(load.stop)
+            logs = [stack.enter_context(LogReader(peer.store / "commitlog")) for peer in (master, slave)]
+            lags = sorted(measure_lags(*logs, seconds))
+            sent = load.wait(seconds + _FOLLOW_TIMEOUT_S)
+        p50, p99 = (lags[int(len(lags) * share)] * 1000 for share in (0.5, 0.99))
+        lines.append(
+            f"| {name} | {sent.messages_per_s:,.0f} | {len(lags)} | {p50:.2f} | {p99:.2f} | "
+            f"{lags[-1] * 1000:.1f} |"
+        )
+    return "\n".join(lines)
+
+
+def report_catch_up(names: list[str], folder: Path, program: Path, gib: float, beside: list[str]) -> str:
+    """A table of slaves that catch up; a store of its own for each row."""
+    lines = [
+        "| system | senders | MB | s | MB/s | sent/s before | meanwhile | longest ms before | meanwhile |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name in names:
+        for word in beside:
+            with running_master(name, "async", folder, program) as (master, start_slave):
+                master.wait_first_send()
+                count = int(gib * 2**30 / _RECORD_BYTES)
+                master.load.run("send", "-t", "Backlog", "-C", "-c", 8, "-w", 32, "-N", count)
+                found = catch_up(master, start_slave, None if word == "none" else float(word), folder)
+            senders = [
+                "" if figures is None else f"{figures[place]:,.0f}"
+                for place in (0, 1)
+                for figures in (found.before, found.meanwhile)
+            ]
+            row = [
+                name,
+                word,
+                f"{found.caught_up_bytes / 1e6:,.0f}",
+                f"{found.seconds:.1f}",
+                f"{found.mb_per_s:.0f}",
+            ]
+            lines.append(f"| {' | '.join([*row, *senders])} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -117,12 +198,23 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--modes", default=",".join(MODES))
+    parser.add_argument("--lag", action="store_true")
+    parser.add_argument("--rate", type=float, default=5000.0)
+    parser.add_argument("--catch-up", action="store_true")
+    parser.add_argument("--gib", type=float, default=2.0)
+    parser.add_argument("--beside", default="none,20000,0")
     options = parser.parse_args()
     results: dict[tuple[str, str, tuple[int, int]], list[Measurement]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:
-        program = build(Path(folder))
+        program, names = build(Path(folder)), available(options.apache)
+        if options.lag:
+            print(report_lag(names, Path(folder), program, options.rate, options.seconds))
+        if options.catch_up:
+            print(report_catch_up(names, Path(folder), program, options.gib, options.beside.split(",")))
+        if options.lag or options.catch_up:
+            return
         for _ in range(options.rounds):
-            for name in available(options.apache):
+            for name in names:
                 for mode in options.modes.split(","):
                     with running(name, mode, Path(folder), program) as (master, slave):
                         for load in LOADS:

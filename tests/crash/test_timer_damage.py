@@ -103,10 +103,19 @@ def paths(root: Path, which: str) -> list[Path]:
     }[which]
 
 
-CASES = [
-    *((which, damage) for which in ("timerlog", "timerwheel", "timercheck") for damage in DAMAGES),
+FAST_CASES = [
+    *(("timerlog", damage) for damage in DAMAGES),
+    *((which, damage) for which in ("timerwheel", "timercheck") for damage in (removed, flipped)),
+    ("all", removed),
+]
+SLOW_CASES = [
+    *((which, damage) for which in ("timerwheel", "timercheck") for damage in DAMAGES),
     *((f"file {number} of timerlog", damage) for number in range(3) for damage in (removed, flipped)),
-    *((which, removed) for which in ("timercheck and timerwheel", "all")),
+    ("timercheck and timerwheel", removed),
+]
+CASES = [
+    *((case, ()) for case in FAST_CASES),
+    *((case, pytest.mark.slow) for case in SLOW_CASES if case not in FAST_CASES),
 ]
 
 
@@ -135,7 +144,8 @@ async def assert_each_once(root: Path, clock: FakeClock, **keys: object) -> None
 
 
 @pytest.mark.parametrize(
-    ("which", "damage"), [pytest.param(*case, id=f"{case[0]} {case[1].__name__}") for case in CASES]
+    ("which", "damage"),
+    [pytest.param(*case, id=f"{case[0]} {case[1].__name__}", marks=marks) for case, marks in CASES],
 )
 async def test_damaged_files_lose_no_message_and_repeat_none(
     stopped: Path, folder: Path, which: str, damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture

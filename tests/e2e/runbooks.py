@@ -1,7 +1,8 @@
-"""The runbooks of docs/operations.md: their commands, and messages that flow while they are followed."""
+"""The runbooks of the documents: their commands, and messages that flow while they are followed."""
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -10,22 +11,27 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from kourou import Message, MessageExt, Producer, PushConsumer
 from kourou.errors import KourouError
 from tests.e2e.doc_programs import MODULES, NAMESRV
+from tests.e2e.server_process import ServerProcess
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "operations.md"
+DOCUMENTS = Path(__file__).parents[2] / "docs"
 TOPIC, GROUP = "Orders", "billing"
 LIMIT_S = 60.0
+_BOOTED = re.compile(r"The broker\[(\S+), (127\.0\.0\.1:\d+)\] boot success")
+_NAMESRV_BOOTED = re.compile(r"The Name Server boot success.* (\S+:\d+)")
 
 
-def runbook(title: str) -> list[str]:
-    """The command lines under a heading, in order."""
-    (section,) = re.findall(rf"^## {re.escape(title)}\n(.*?)^## ", DOCUMENT.read_text(), re.S | re.M)
-    blocks = re.findall(r"^ *```\n(.*?)^ *```", section, re.S | re.M)
-    return [line.strip() for block in blocks for line in block.splitlines()]
+def runbook(title: str, document: str = "operations.md", kind: str = "") -> list[str]:
+    """The command lines under a heading, in order; or the lines in blocks of another kind."""
+    text = (DOCUMENTS / document).read_text()
+    (section,) = re.findall(rf"^## {re.escape(title)}\n(.*?)(?:^## |\Z)", text, re.S | re.M)
+    blocks = re.findall(r"^ *```(\w*)\n(.*?)^ *```", section, re.S | re.M)
+    return [line.strip() for name, block in blocks if name == kind for line in block.splitlines()]
 
 
 def run(line: str, namesrv: str, environ: dict[str, str]) -> str:
@@ -45,6 +51,58 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"not in time: {what}"
         time.sleep(0.1)
+
+
+@dataclass
+class RunningCluster:
+    """A name server and brokers as an operator starts them, each with a home of its own."""
+
+    folder: Path
+    servers: dict[str, ServerProcess]
+    namesrv: str = ""
+    _starts: int = 0
+
+    def environ(self, name: str = "operator") -> dict[str, str]:
+        """The environment on the machine of a server."""
+        home = self.folder / f"home-{name}"
+        home.mkdir(exist_ok=True)
+        kept = {key: text for key, text in os.environ.items() if not key.startswith(("XDG_", "ROCKETMQ_"))}
+        return {**kept, "HOME": str(home)}
+
+    def start(self, name: str, arguments: list[str], module: str = MODULES["kourou"]) -> ServerProcess:
+        """Start a server and wait until it serves."""
+        self._starts += 1
+        folder = self.folder / f"process-{self._starts}-{name}"
+        self.servers[name] = server = ServerProcess(module, arguments, self.environ(name), folder)
+        server.wait_first_line()
+        return server
+
+    def start_namesrv(self) -> None:
+        """Start the name server."""
+        server = self.start("namesrv", ["namesrv", "--host", "127.0.0.1", "--port", "0"])
+        found = _NAMESRV_BOOTED.match(server.output)
+        assert found is not None, server.output
+        self.namesrv = found[1]
+
+    def start_broker(self, line: str) -> None:
+        """Start a broker by its command line in the document, with a free port and a folder of the test."""
+        _, *arguments = line.replace(NAMESRV, self.namesrv).split()
+        name = arguments[-1].removeprefix("brokerName=")
+        arguments[arguments.index("--port") + 1] = "0"
+        arguments[arguments.index("--store") + 1] = str(self.folder / "stores" / name)
+        server = self.start(name, [*arguments, "--host", "127.0.0.1"])
+        assert booted(server)[0] == name
+
+    def run(self, line: str, on: str = "operator") -> str:
+        """Run a command line of the document."""
+        return run(line, self.namesrv, self.environ(on))
+
+
+def booted(server: ServerProcess) -> tuple[str, str]:
+    """Name and address in the line of a broker that serves."""
+    found = _BOOTED.match(server.output)
+    assert found is not None, server.output
+    return found[1], found[2]
 
 
 class Traffic:

@@ -182,7 +182,7 @@ def test_peers_that_ask_and_never_read(namesrv: Namesrv) -> None:
         for _ in range(5):
             peer = open_peers.enter_context(namesrv.connect())
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
-            peer.settimeout(0.5)
+            peer.settimeout(0.2)
             sent = 0
             try:
                 while sent < 50_000_000:

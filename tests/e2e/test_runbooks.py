@@ -3,60 +3,17 @@ nothing is lost, and no send fails."""
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.doc_programs import NAMESRV
-from tests.e2e.runbooks import GROUP, TOPIC, Traffic, run, runbook, wait_for
-from tests.e2e.server_process import ServerProcess
+from tests.e2e.runbooks import GROUP, TOPIC, RunningCluster, Traffic, runbook, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
-
-BOOTED = re.compile(r"The broker\[(\S+), (127\.0\.0\.1:\d+)\] boot success")
-NAMESRV_BOOTED = re.compile(r"The Name Server boot success.* (\S+:\d+)")
-
-
-@dataclass
-class RunningCluster:
-    """A name server and brokers as an operator starts them, each with a home of its own."""
-
-    folder: Path
-    servers: dict[str, ServerProcess]
-    namesrv: str = ""
-
-    def environ(self, name: str = "operator") -> dict[str, str]:
-        """The environment on the machine of a server."""
-        home = self.folder / f"home-{name}"
-        home.mkdir(exist_ok=True)
-        kept = {key: text for key, text in os.environ.items() if not key.startswith(("XDG_", "ROCKETMQ_"))}
-        return {**kept, "HOME": str(home)}
-
-    def start(self, name: str, arguments: list[str]) -> ServerProcess:
-        """Start a server and wait until it serves."""
-        server = ServerProcess("kourou.cli.main", arguments, self.environ(name), self.folder / name)
-        self.servers[name] = server
-        server.wait_first_line()
-        return server
-
-    def start_broker(self, line: str) -> None:
-        """Start a broker by its command line in the document, with a free port and a folder of the test."""
-        _, *arguments = line.replace(NAMESRV, self.namesrv).split()
-        name = arguments[-1].removeprefix("brokerName=")
-        arguments[arguments.index("--port") + 1] = "0"
-        arguments[arguments.index("--store") + 1] = str(self.folder / "stores" / name)
-        server = self.start(name, [*arguments, "--host", "127.0.0.1"])
-        found = BOOTED.match(server.output)
-        assert found is not None and found[1] == name, server.output
-
-    def run(self, line: str, on: str = "operator") -> str:
-        """Run a command line of the document."""
-        return run(line, self.namesrv, self.environ(on))
 
 
 @pytest.fixture
@@ -64,10 +21,7 @@ def cluster(tmp_path: Path) -> Iterator[RunningCluster]:
     """A name server and two brokers with four queues of a topic each."""
     running = RunningCluster(tmp_path, {})
     try:
-        namesrv = running.start("namesrv", ["namesrv", "--host", "127.0.0.1", "--port", "0"])
-        found = NAMESRV_BOOTED.match(namesrv.output)
-        assert found is not None, namesrv.output
-        running.namesrv = found[1]
+        running.start_namesrv()
         first = runbook("Adding a broker to a running cluster")[0]
         for name in ("broker-a", "broker-b"):
             running.start_broker(first.replace("broker-c", name))

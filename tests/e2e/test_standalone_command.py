@@ -293,6 +293,7 @@ def test_a_broker_that_dies_stops_all_loudly(spawn: Spawn, tmp_path: Path) -> No
     assert brokers_of(store) == []
 
 
+@pytest.mark.slow
 def test_with_slaves_a_master_that_dies_is_restarted_where_it_was(spawn: Spawn, tmp_path: Path) -> None:
     store = tmp_path / "store"
     store.mkdir()

@@ -141,6 +141,7 @@ async def read_timers(namesrv: str, count: int) -> list[int]:
             await asyncio.sleep(0.1)
 
 
+@pytest.mark.slow
 async def test_three_backups_under_load_have_every_acknowledged_message(tmp_path: Path) -> None:
     environ = {**os.environ, "HOME": str(tmp_path)}
     store = tmp_path / "running"

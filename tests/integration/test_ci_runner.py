@@ -99,6 +99,7 @@ def test_a_suite_that_failed_keeps_no_other_from_running(runner: ModuleType, tmp
     assert [result.outcome for result in results.values()] == ["FAILED", "ok"]
 
 
+@pytest.mark.slow
 def test_a_task_that_hangs_is_ended_with_what_it_started(runner: ModuleType, tmp_path: Path) -> None:
     command = f"trap '' TERM; sleep 600 & echo $! > {tmp_path}/child; trap - TERM; wait"
     hanging = runner.Task("hanging", ("sh", "-c", command), limit_s=3)

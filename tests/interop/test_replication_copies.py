@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Final, TypeVar
 
 import pytest
@@ -257,6 +260,48 @@ def test_pulls_are_answered_as_by_the_master(copy: Copy) -> None:
     for topic, queue_id in [queue for queue in queues_of(story) if queue[0] in listed]:
         messages = answers.pulled(original, topic, queue_id, story.group)
         assert answers.pulled(copied, topic, queue_id, story.group) == messages
+
+
+# -- backups -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("master", ["4.9.7", "5.5.0"])
+def test_a_backup_of_a_running_apache_broker_has_everything(replicas: ReplicaSet, tmp_path: Path) -> None:
+    """Made while messages come. A broker of ours serves what it has, all that was acknowledged before."""
+    master, topic = replicas.master, f"backed-up-{replicas.name}"
+    wire.create_topic(master.address, [replicas.namesrv], topic, queues=1)
+    settings = {"brokerName": f"restored-{replicas.name}"}
+    restored = Replica(KOUROU, replicas.namesrv, tmp_path / "broker", settings)
+
+    def send(count: int) -> None:
+        for _ in range(count):
+            assert wire.try_send(master.address, topic, bytes(1_000)).code == ResponseCode.SUCCESS
+
+    send(100)
+    with ThreadPoolExecutor() as threads:
+        sending = threads.submit(send, 100)
+        store_command("backup", master.store_dir, tmp_path / "backup")
+        sending.result()
+    store_command("restore", tmp_path / "backup", restored.store_dir)
+    try:
+        restored.launch()
+        restored.wait_registered()
+        begin, end = restored.log_range()
+        assert restored.read_log(begin, end) == master.read_log(begin, end)
+        _, next_offset = answers.queue_range(restored.address, topic, 0)
+        assert next_offset >= 100
+        messages = answers.pulled(restored.address, topic, 0, "readers")
+        assert len(list(decode_records(messages))) == next_offset
+        assert answers.pulled(master.address, topic, 0, "readers").startswith(messages)
+    finally:
+        restored.kill()
+
+
+def store_command(name: str, *paths: Path) -> None:
+    """Run `kourou store`."""
+    words = [sys.executable, "-m", "kourou.cli.main", "store", name, *map(str, paths)]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, ""), ended.stderr
 
 
 # -- slaves that are gone ------------------------------------------------------------------------------------

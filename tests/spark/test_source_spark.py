@@ -6,8 +6,9 @@ import asyncio
 import json
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ import pytest
 from kourou import Message, MessageQueue, Producer, PullConsumer
 from kourou.admin.session import Admin
 from kourou.admin.topics import delete_topic
+from kourou.cli.ready import wait_ready
 from kourou.testing import LocalCluster
 from tests.crash.killed_broker import KilledBroker
 from tests.golden.stores import extract_store, manifest
@@ -236,31 +238,55 @@ def test_a_broker_that_is_killed_while_a_stream_reads(spark: SparkSession, tmp_p
         mq = Address(namesrv.wait_ready().address)
         broker = KilledBroker(tmp_path, namesrvAddr=mq.namesrv, mappedFileSizeCommitLog=16 << 20)
         broker.start()
+
+        def restart() -> None:
+            broker.kill()
+            broker.start()
+
         try:
-            with Producer("source-tests", namesrv=mq.namesrv) as producer:
-                for begin in range(0, 20_000, 1_000):
-                    producer.send_many([Message("killed", body) for body in bodies(1_000, begin)])
-            with ThreadPoolExecutor(1) as threads:
-                reading = threads.submit(
-                    stream_to_parquet,
-                    spark,
-                    mq,
-                    tmp_path,
-                    subscribe="killed",
-                    startingOffsets="earliest",
-                    maxOffsetsPerTrigger="3000",
-                    fetchBytes="8k",
-                )
-                second = tmp_path / "checkpoint" / "commits" / "1"
-                wait_for(lambda: second.exists() or reading.done(), "the second batch")
-                broker.kill()
-                assert not reading.done(), f"it ended before the broker was killed: {reading.exception()}"
-                broker.start()
-                query = reading.result()
+            stream_through(spark, mq, tmp_path, restart)
         finally:
             broker.kill()
+
+
+def test_a_stream_goes_on_at_the_slave_when_the_master_is_killed(spark: SparkSession, tmp_path: Path) -> None:
+    """The master stays dead: all that was acknowledged is on the slave."""
+    with launch_kourou_namesrv(tmp_path / "namesrv") as namesrv, ExitStack() as brokers:
+        mq = Address(namesrv.wait_ready().address)
+        keys = {"namesrvAddr": mq.namesrv, "mappedFileSizeCommitLog": 16 << 20}
+        master = KilledBroker(tmp_path / "master", brokerRole="SYNC_MASTER", inSyncReplicas=2, **keys)
+        slave = KilledBroker(tmp_path / "slave", brokerRole="SLAVE", brokerId=1, **keys)
+        for name, broker in (("master", master), ("slave", slave)):
+            (tmp_path / name).mkdir()
+            broker.start()
+            brokers.callback(broker.kill)
+        assert asyncio.run(wait_ready([slave.address], [], [], TIMEOUT_S))[0].is_ready
+        stream_through(spark, mq, tmp_path, master.kill)
+
+
+def stream_through(spark: SparkSession, mq: Address, folder: Path, outage: Callable[[], None]) -> None:
+    """Send messages, and have a stream read them; the outage comes after its second batch."""
+    with Producer("source-tests", namesrv=mq.namesrv) as producer:
+        for begin in range(0, 20_000, 1_000):
+            producer.send_many([Message("outage", body) for body in bodies(1_000, begin)])
+    with ThreadPoolExecutor(1) as threads:
+        reading = threads.submit(
+            stream_to_parquet,
+            spark,
+            mq,
+            folder,
+            subscribe="outage",
+            startingOffsets="earliest",
+            maxOffsetsPerTrigger="3000",
+            fetchBytes="8k",
+        )
+        second = folder / "checkpoint" / "commits" / "1"
+        wait_for(lambda: second.exists() or reading.done(), "the second batch")
+        assert not reading.done(), f"it ended before the outage: {reading.exception()}"
+        outage()
+        query = reading.result()
     assert query.exception() is None
-    assert texts(spark, tmp_path) == as_texts(20_000)
+    assert texts(spark, folder) == as_texts(20_000)
 
 
 @dataclass(frozen=True)

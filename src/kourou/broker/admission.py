@@ -15,8 +15,8 @@ own rules change calls `invalidate`.
     admission.add(MessageCheck(validate_schema, topics=frozenset({"orders"})))
 
 The built-in decisions are here as well: role, permissions of broker, topic and group, the time from which
-sends are accepted, and room for what waits for the disk. Messages that wait for a sync were admitted when
-they were put: they are in the log.
+sends are accepted, enough slaves, and room for what waits for the disk. Messages that wait for a sync were
+admitted when they were put: they are in the log.
 Not here: whether a request is well-formed, and whether its topic may be created (the processors).
 """
 
@@ -32,7 +32,9 @@ from kourou.protocol.bodies.subscription import SubscriptionGroupConfig
 from kourou.protocol.bodies.topics import TopicConfig
 from kourou.protocol.codes import PermName, RequestCode, ResponseCode
 from kourou.protocol.headers.pull import PullMessageRequestHeader
-from kourou.protocol.names import NOT_ALLOWED_SEND_TOPICS
+from kourou.protocol.names import NOT_ALLOWED_SEND_TOPICS, REPLY_TOPIC_POSTFIX
+from kourou.protocol.properties import MessageConst, get_property
+from kourou.store.log.put_status import PutStatus
 
 if TYPE_CHECKING:
     from kourou.broker.hooks import SendContext
@@ -145,6 +147,11 @@ class Admission:
         self._before_send = before_send
         self._message_checks: list[MessageCheck] = []
         self._is_fast_path_closed = False
+        # A reply is handed over, stored or not.
+        self._replica_check = MessageCheck(
+            self._check_replicas, lambda topic: not topic.endswith(REPLY_TOPIC_POSTFIX)
+        )
+        self.replica_problem: str | None = None
         # Live: the dispatcher looks at it for each request.
         self.request_checks: list[RequestCheck] = []
         # Compared for each message, so an attribute.
@@ -219,6 +226,21 @@ class Admission:
                 "wait for the disk)",
             )
 
+    def set_replica_problem(self, problem: str | None) -> None:
+        """Reject messages that have to wait for slaves, since there are not enough of them; None: accept
+        them."""
+        had_problem = self.replica_problem is not None
+        self.replica_problem = problem
+        if problem is not None and not had_problem:
+            self.add(self._replica_check)
+        elif problem is None and had_problem:
+            self.remove(self._replica_check)
+
+    def _check_replicas(self, context: SendContext) -> None:
+        if get_property(context.properties, MessageConst.PROPERTY_WAIT_STORE_MSG_OK) != "false":
+            status = PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH
+            raise RequestError(ResponseCode(status.response_code), f"{status.remark}: {self.replica_problem}")
+
     @property
     def is_slave(self) -> bool:
         """Whether the broker's role forbids changes by clients."""
@@ -289,7 +311,9 @@ class Admission:
             raise PullForbiddenError(
                 ForbiddenType.TOPIC_FORBIDDEN, f"the topic[{header.topic}] pulling message is forbidden"
             )
-        if not 0 <= header.queue_id < topic_config.read_queue_nums:
+        # The tables of a slave are some seconds old: a queue that they do not have is an empty one.
+        is_known = header.queue_id < topic_config.read_queue_nums or self.is_slave
+        if header.queue_id < 0 or not is_known:
             raise RequestError(
                 ResponseCode.INVALID_PARAMETER,
                 f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "

@@ -299,6 +299,7 @@ class RunningBroker:
             commit_cycle=services.commit_cycle,
             writer=services.writer,
             out_api=self._out_api,
+            replica_status=services.replica_status,
             now_ms=services.now_ms,
         ).why_not_ready()
 

@@ -24,6 +24,7 @@ from kourou.broker.pull.long_polling import PullRequestHoldService
 from kourou.broker.pull.pull_message_processor import PullMessageProcessor
 from kourou.broker.pull.pull_targets import PullTargets
 from kourou.broker.registration.registration import ChangeSignal
+from kourou.broker.replication.replica_status import ReplicaStatus
 from kourou.broker.settings import KernelStatus, LiveConfig, free_port, store_root
 from kourou.broker.stats.broker_stats import BrokerStatsManager, StoreStats
 from kourou.broker.stats.consumer_lag import ConsumerLag
@@ -109,6 +110,8 @@ class BrokerServices:
     lag: ConsumerLag
     holds: PullRequestHoldService
     pulls: PullMessageProcessor
+    replica_status: ReplicaStatus
+    """Of a slave: whether it follows its master."""
     delay_offsets: DelayOffsetManager
     timers: TimerMessages | None
     """Messages that wait for any time; None: there are none (`timerWheelEnable`)."""
@@ -194,6 +197,7 @@ class BrokerServices:
             checks=setup.checks,
         )
         holds = PullRequestHoldService(store.queues.find, cycles.open, lambda pull: pulls.resume(pull))
+        replica_status = ReplicaStatus()
         pulls = PullMessageProcessor(
             config=live_config,
             log=store.log,
@@ -210,6 +214,7 @@ class BrokerServices:
             targets=PullTargets(
                 config=live_config, admission=admission, topics=topics, groups=groups, consumers=consumers
             ),
+            is_cut_off=lambda: replica_status.why_not_following is not None,
         )
         store.dispatcher.on_publish.append(StoreStats(stats, now_ms).published)
         store.dispatcher.on_arrival.append(holds.arrived)
@@ -264,6 +269,7 @@ class BrokerServices:
             lag=lag,
             holds=holds,
             pulls=pulls,
+            replica_status=replica_status,
             delay_offsets=DelayOffsetManager(
                 setup.files, root, live_config.get, now_ms, lambda: log.max_phy_offset
             ),

@@ -430,6 +430,7 @@ def master_part(services: BrokerServices, epochs: EpochFile) -> MasterPart:
         disk=services.disk,
         cycles=services.cycles,
         commit_cycle=services.commit_cycle,
+        admission=services.admission,
         tasks=services.tasks,
     )
 
@@ -456,4 +457,5 @@ def slave_part(services: BrokerServices, epochs: EpochFile, client: RemotingClie
         tasks=services.tasks,
         now_ms=services.now_ms,
         address=services.address,
+        status=services.replica_status,
     )

@@ -103,8 +103,9 @@ class ReplicationSettings:
         "inSyncReplicas",
         INT,
         0,
-        "How many copies, the master's among them, a `SYNC_MASTER` waits for, as in RocketMQ 5. 0: one "
-        "slave, as in RocketMQ 4; without a slave the answer is SLAVE_NOT_AVAILABLE.",
+        "How many copies, the master's among them, a `SYNC_MASTER` waits for, as in RocketMQ 5; while fewer "
+        "are in sync, messages are rejected. 0: one slave, as in RocketMQ 4; without a slave the answer is "
+        "SLAVE_NOT_AVAILABLE.",
         low=0,
     )
     min_in_sync_replicas: int = _link(

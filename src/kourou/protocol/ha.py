@@ -39,6 +39,7 @@ _Hello = TypeVar("_Hello", "SlaveHello", "MasterHello")
 _report = HA_REPORT.struct()
 _transfer = HA_TRANSFER.struct()
 _hello = HA_HELLO.struct()
+_TRANSFER_BYTES: Final = HA_TRANSFER.size
 
 
 class Epoch(msgspec.Struct, frozen=True, rename="camel"):
@@ -155,8 +156,11 @@ class MasterStream:
 
     def room(self) -> memoryview:
         """Where the next bytes go; transfers that were taken are overwritten."""
+        rest = self._end - self._start
+        if not rest:
+            self._start = self._end = 0
+            return self._buffer
         if self._start:
-            rest = self._end - self._start
             self._buffer[:rest] = self._buffer[self._start : self._end]
             self._start, self._end = 0, rest
         return self._buffer[self._end :]
@@ -168,23 +172,23 @@ class MasterStream:
     def next(self) -> MasterHello | Transfer | None:
         """The next thing the master has sent; None: more bytes are needed. ProtocolError: this is not a
         master, or sends more at once than fits."""
-        raw = self._buffer[self._start : self._end]
+        start = self._start
         if self._expects_hello:
-            hello, rest = _take_hello(bytes(raw), MasterHello)
+            hello, rest = _take_hello(bytes(self._buffer[start : self._end]), MasterHello)
             if hello is not None:
                 self._expects_hello = False
                 self._start = self._end - len(rest)
             return hello
-        if len(raw) < HA_TRANSFER.size:
+        if self._end - start < _TRANSFER_BYTES:
             return None
-        phy_offset, size = _transfer.unpack_from(raw)
+        phy_offset, size = _transfer.unpack_from(self._buffer, start)
         if phy_offset < 0 or not 0 <= size <= self._max_bytes:
             raise ProtocolError(f"a transfer of {size} bytes at {phy_offset}: this is not a master's HA port")
-        end = HA_TRANSFER.size + size
-        if len(raw) < end:
+        end = start + _TRANSFER_BYTES + size
+        if self._end < end:
             return None
-        self._start += end
-        return Transfer(phy_offset, raw[HA_TRANSFER.size : end])
+        self._start = end
+        return Transfer(phy_offset, self._buffer[start + _TRANSFER_BYTES : end])
 
 
 def _take_hello(data: bytes, kind: type[_Hello]) -> tuple[_Hello | None, bytes]:

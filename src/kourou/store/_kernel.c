@@ -4,6 +4,7 @@
    sends_end      the end of the complete frames with sends in the bytes that a connection has read
    encode_sends   ordinary sends of a commit cycle: records, units, index entries, responses
    gather         the records of a pull, concatenated
+   read_records   records of a log, as a slave gets them: units and index entries
    units_fit      whether units of a queue match their records
    checksum       CRC of a body, as records store it
 
@@ -32,7 +33,7 @@
 #define CAN_FOLD 0
 #endif
 
-#define INTERFACE 8
+#define INTERFACE 9
 
 enum { JSON = SERIALIZE_JSON, BINARY = SERIALIZE_ROCKETMQ, ONEWAY = 2 };
 enum { HOST_DIGITS = 16, OFFSET_DIGITS = 16, ID_BYTES = HOST_DIGITS + OFFSET_DIGITS + 1 };
@@ -745,6 +746,20 @@ static int read_properties(struct span text, struct span own, struct names *slow
     return is_fine_id && is_ascii(found->tags) && is_ascii(found->keys);
 }
 
+/* Keep the value of a pair if it is the id, tags or keys: of two pairs with the same name the later wins. False for one
+   of them without a value, before which an earlier one would count, and for a value that is not ASCII. */
+static int keep_word(struct span name, struct span value, struct properties *found)
+{
+    struct span *wanted = is_text(name, "UNIQ_KEY") ? &found->uniq_key
+                          : is_text(name, "TAGS")   ? &found->tags
+                          : is_text(name, "KEYS")   ? &found->keys
+                                                    : NULL;
+    if (wanted == NULL)
+        return 1;
+    *wanted = value;
+    return value.size > 0 && is_ascii(value);
+}
+
 /* Java's hash code of a text that ends with `span`; `code` is that of the text before it. */
 static uint32_t java_hash(uint32_t code, struct span span)
 {
@@ -764,7 +779,7 @@ struct queue {
     PyObject *queue, *topic_part;
     struct span topic_bytes; /* the contents of topic_part */
     struct buf units;
-    int64_t first, next;
+    int64_t queue_id, first, next; /* the id: of records that are read */
     uint32_t magic, topic_code; /* the hash code of `topic#` */
 };
 
@@ -1169,26 +1184,15 @@ static int encode_one(
 
 enum { MAX_BATCH_MESSAGES = MAX_HEADER_BYTES / 2 / ID_BYTES }; /* the header of the response contains their ids */
 
-/* Tags, keys and id of properties that are stored as they are: of two pairs with the same name the later wins. False
-   for a pair without a value, before which an earlier one would count, a value that is not ASCII, and the half
-   message of a transaction. */
+/* Tags, keys and id of properties that are stored as they are. False for those that `keep_word` leaves to Python, and
+   for the half message of a transaction. */
 static int read_stored(struct span text, struct properties *found)
 {
     struct span rest = text, name, value;
     *found = (struct properties){.text = text, .own = {"", 0}};
-    while (next_pair(&rest, &name, &value)) {
-        if (is_text(name, "TRAN_MSG"))
+    while (next_pair(&rest, &name, &value))
+        if (is_text(name, "TRAN_MSG") || !keep_word(name, value, found))
             return 0;
-        struct span *wanted = is_text(name, "UNIQ_KEY") ? &found->uniq_key
-                              : is_text(name, "TAGS")   ? &found->tags
-                              : is_text(name, "KEYS")   ? &found->keys
-                                                        : NULL;
-        if (wanted == NULL)
-            continue;
-        if (value.size == 0 || !is_ascii(value))
-            return 0;
-        *wanted = value;
-    }
     /* With a zero at the end they would look truncated. */
     return text.size == 0 || text.at[text.size - 1] != 0;
 }
@@ -1579,13 +1583,174 @@ static PyObject *gather(PyObject *module, PyObject *const *args, Py_ssize_t args
     return Py_BuildValue("(nLN)", count, (long long)last, records);
 }
 
+/* -- records of a log ------------------------------------------------------------------------------------ */
+
+/* What follows the head of a record that has a place in its queue. */
+struct record_parts {
+    struct span body, topic, properties;
+    int64_t store_timestamp;
+};
+
+/* Split a record of `size` bytes, more than RECORD_BYTES, which are all there. False unless its lengths add up; for a
+   record that has no unit; and for a long topic, which Python reads. */
+static int split_record(const unsigned char *record, int64_t size, struct record_parts *parts)
+{
+    uint32_t sys_flag = (uint32_t)GET(record, RECORD_SYS_FLAG), transaction = sys_flag & TRANSACTION_MASK;
+    int64_t born_more = sys_flag & BORN_V6 ? HOST_V6_EXTRA_BYTES : 0;
+    int64_t more = born_more + (sys_flag & STORE_V6 ? HOST_V6_EXTRA_BYTES : 0);
+    if (GET(record, RECORD_MAGIC) != MESSAGE_MAGIC_CODE || transaction == TRANSACTION_PREPARED ||
+        transaction == TRANSACTION_ROLLBACK || size < MIN_RECORD_BYTES + more)
+        return 0;
+    int64_t body = (int32_t)GET(record + more, RECORD_BODY_LENGTH), body_at = RECORD_BYTES + more;
+    int64_t topic_at = body_at + body + TOPIC_LENGTH_V1_BYTES;
+    if (body < 0 || topic_at > size - PROPERTIES_LENGTH_BYTES)
+        return 0;
+    parts->store_timestamp = (int64_t)GET(record + born_more, RECORD_STORE_TIMESTAMP);
+    parts->body = (struct span){(const char *)record + body_at, (Py_ssize_t)body};
+    parts->topic = (struct span){(const char *)record + topic_at, record[topic_at - TOPIC_LENGTH_V1_BYTES]};
+    int64_t properties_at = topic_at + parts->topic.size + PROPERTIES_LENGTH_BYTES;
+    if (parts->topic.size > MAX_TOPIC_BYTES_V1 || properties_at > size || size - properties_at > MAX_PROPERTIES_BYTES ||
+        (int64_t)get_be(record + properties_at - PROPERTIES_LENGTH_BYTES, PROPERTIES_LENGTH_BYTES) !=
+            size - properties_at)
+        return 0;
+    parts->properties = (struct span){(const char *)record + properties_at, (Py_ssize_t)(size - properties_at)};
+    return 1;
+}
+
+/* Whether the body matches its CRC: 1, 0, or -1 with an error set. */
+static int has_whole_body(const unsigned char *record, const struct record_parts *parts)
+{
+    uint32_t crc;
+    if (parts->body.size == 0)
+        return 1;
+    return checksum(parts->body, &crc) ? crc == (uint32_t)GET(record, RECORD_BODY_CRC) : -1;
+}
+
+/* Whether a topic is plain text that may name a folder. */
+static int is_folder_name(struct span topic)
+{
+    return topic.size > 0 && topic.at[0] != '.' && is_ascii(topic) && memchr(topic.at, '/', (size_t)topic.size) == NULL
+           && memchr(topic.at, 0, (size_t)topic.size) == NULL;
+}
+
+/* The queue of a record that is read, whose topic stays where it is; NULL if there are too many, or its name has to be
+   checked by Python. */
+static struct queue *queue_of_record(struct run *run, struct span topic, int64_t queue_id, int64_t queue_offset)
+{
+    for (struct queue *queue = run->queues, *end = queue + run->queue_count; queue < end; queue++)
+        if (queue->queue_id == queue_id && queue->topic_bytes.size == topic.size
+            && memcmp(queue->topic_bytes.at, topic.at, (size_t)topic.size) == 0)
+            return queue;
+    if (run->queue_count == MAX_QUEUES || queue_id < 0 || !is_folder_name(topic))
+        return NULL;
+    struct queue *queue = &run->queues[run->queue_count++];
+    memset(queue, 0, sizeof *queue);
+    queue->topic_bytes = topic;
+    queue->queue_id = queue_id;
+    queue->first = queue->next = queue_offset;
+    queue->topic_code = java_hash(java_hash(0, topic), (struct span){"#", 1});
+    return queue;
+}
+
+/* Read the record at the start of `rest`: its size, 0 if it is incomplete or has to be read by Python, -1 with an error
+   set. */
+static int64_t read_record(struct run *run, struct span rest, struct span slow_path_topic)
+{
+    const unsigned char *record = (const unsigned char *)rest.at;
+    struct record_parts parts;
+    struct properties found = {.own = {"", 0}};
+    struct span pairs, name, value;
+    if (rest.size < MIN_RECORD_BYTES)
+        return 0;
+    int64_t size = (int32_t)GET(record, RECORD_TOTAL_SIZE), queue_offset = (int64_t)GET(record, RECORD_QUEUE_OFFSET);
+    if (size < MIN_RECORD_BYTES || size > rest.size || run->max_record < size || queue_offset < 0
+        || queue_offset == INT64_MAX || (int64_t)GET(record, RECORD_PHY_OFFSET) != run->phy_offset || !split_record(record, size, &parts)
+        || memchr(parts.properties.at, 0, (size_t)parts.properties.size) != NULL
+        || (parts.topic.size == slow_path_topic.size
+            && memcmp(parts.topic.at, slow_path_topic.at, (size_t)parts.topic.size) == 0))
+        return 0;
+    for (pairs = parts.properties; next_pair(&pairs, &name, &value);)
+        if (!keep_word(name, value, &found))
+            return 0;
+    int is_whole = has_whole_body(record, &parts);
+    if (is_whole <= 0)
+        return is_whole;
+    struct queue *queue = queue_of_record(run, parts.topic, (int32_t)GET(record, RECORD_QUEUE_ID), queue_offset);
+    if (queue == NULL || queue->next != queue_offset)
+        return 0;
+    run->now_ms = parts.store_timestamp;
+    if (!add_unit(run, queue, size, tags_code(&found)) || !add_index_keys(run, queue, &found))
+        return -1;
+    queue->next++;
+    return size;
+}
+
+/* The queues with records that were read: topic, queue id, first queue_offset, units. */
+static PyObject *read_queues(struct run *run)
+{
+    PyObject *grown = PyList_New(0);
+    for (int i = 0; grown != NULL && i < run->queue_count; i++) {
+        struct queue *queue = &run->queues[i];
+        PyObject *topic = PyUnicode_DecodeASCII(queue->topic_bytes.at, queue->topic_bytes.size, NULL);
+        PyObject *entry = topic == NULL ? NULL
+                                        : Py_BuildValue(
+                                              "(NLLN)", topic, (long long)queue->queue_id, (long long)queue->first,
+                                              bytes_of(&queue->units));
+        if (entry == NULL || PyList_Append(grown, entry) < 0)
+            Py_CLEAR(grown);
+        Py_XDECREF(entry);
+    }
+    return grown;
+}
+
+PyDoc_STRVAR(read_records_doc,
+"read_records(data, phy_offset, max_record_bytes, slow_path_topic)\n"
+"\n"
+"Reads the records at the start of `data`, which lies at `phy_offset` of the log, up to the first that is\n"
+"incomplete, is not one, or has to be read by Python: of `slow_path_topic`, without a place in a queue, not in\n"
+"the order of its queue, with a long topic, or with an unusual name or properties. Returns their end in the log,\n"
+"the store time of the last, their index entries (as encode_sends) and, for each queue, (topic, queue id, first\n"
+"queue_offset, units). None if that is the first record.");
+
+static PyObject *read_records(PyObject *module, PyObject *args)
+{
+    Py_buffer data;
+    long long phy_offset, max_record;
+    struct span slow_path_topic;
+    PyObject *result = NULL;
+    (void)module;
+    if (!PyArg_ParseTuple(
+            args, "y*LLy#", &data, &phy_offset, &max_record, &slow_path_topic.at, &slow_path_topic.size))
+        return NULL;
+    struct run *run = new_run();
+    if (run != NULL) {
+        struct span rest = {data.buf, data.len};
+        int64_t size;
+        run->phy_offset = phy_offset;
+        run->max_record = max_record;
+        while ((size = read_record(run, rest, slow_path_topic)) > 0) {
+            run->phy_offset += size;
+            rest = (struct span){rest.at + size, rest.size - (Py_ssize_t)size};
+        }
+        if (size == 0)
+            result = run->phy_offset == phy_offset
+                         ? Py_NewRef(Py_None)
+                         : Py_BuildValue(
+                               "(LLNN)", (long long)run->phy_offset, (long long)run->now_ms, bytes_of(&run->indexed),
+                               read_queues(run));
+        clear(run);
+    }
+    PyBuffer_Release(&data);
+    return result;
+}
+
 PyDoc_STRVAR(units_fit_doc,
 "units_fit(data, start, units, queue_offset, topic, queue_id, has_codes)\n"
 "\n"
 "Whether each of `units`, of which the first is number `queue_offset` of its queue, matches its record: topic,\n"
 "queue, position, size, lengths, CRC of the body and, if `has_codes`, tags code. `data` has the log from\n"
-"`start` on. False also for what Python has to decide: a long topic, tags that are not ASCII, IPv6 hosts, zeros\n"
-"in properties, or a processor without a fast CRC.");
+"`start` on. False also for what Python has to decide: a long topic, tags that are not ASCII, zeros in\n"
+"properties, or a processor without a fast CRC.");
 
 /* The hash of the tags in properties, as a queue stores it; false if Python has to decide. */
 static int tags_code_of(struct span properties, int64_t *code)
@@ -1613,30 +1778,17 @@ struct queue_place {
 static int unit_fits(
     const unsigned char *record, const unsigned char *unit, int64_t queue_offset, const struct queue_place *queue)
 {
+    struct record_parts parts;
     int64_t size = (int32_t)GET(unit, CQ_UNIT_SIZE), code;
-    int64_t body = (int32_t)GET(record, RECORD_BODY_LENGTH);
-    int64_t topic_at = RECORD_BYTES + body + TOPIC_LENGTH_V1_BYTES;
-    uint32_t sys_flag = (uint32_t)GET(record, RECORD_SYS_FLAG), transaction = sys_flag & TRANSACTION_MASK, crc;
-    if ((int64_t)GET(record, RECORD_TOTAL_SIZE) != size || GET(record, RECORD_MAGIC) != MESSAGE_MAGIC_CODE ||
-        (int32_t)GET(record, RECORD_QUEUE_ID) != queue->queue_id ||
+    if ((int64_t)GET(record, RECORD_TOTAL_SIZE) != size || (int32_t)GET(record, RECORD_QUEUE_ID) != queue->queue_id ||
         (int64_t)GET(record, RECORD_QUEUE_OFFSET) != queue_offset ||
-        GET(record, RECORD_PHY_OFFSET) != GET(unit, CQ_UNIT_PHY_OFFSET) || sys_flag & HOSTS_V6 ||
-        transaction == TRANSACTION_PREPARED || transaction == TRANSACTION_ROLLBACK || body < 0 ||
-        topic_at > size - PROPERTIES_LENGTH_BYTES)
+        GET(record, RECORD_PHY_OFFSET) != GET(unit, CQ_UNIT_PHY_OFFSET) || !split_record(record, size, &parts) ||
+        parts.topic.size != queue->topic.size ||
+        memcmp(parts.topic.at, queue->topic.at, (size_t)parts.topic.size) != 0)
         return 0;
-    struct span topic = {(const char *)record + topic_at, record[topic_at - TOPIC_LENGTH_V1_BYTES]};
-    int64_t properties_at = topic_at + topic.size + PROPERTIES_LENGTH_BYTES;
-    if (topic.size != queue->topic.size || properties_at > size ||
-        memcmp(topic.at, queue->topic.at, (size_t)topic.size) != 0 ||
-        (int64_t)get_be(record + properties_at - PROPERTIES_LENGTH_BYTES, PROPERTIES_LENGTH_BYTES) !=
-            size - properties_at ||
-        size - properties_at > MAX_PROPERTIES_BYTES)
+    if (!tags_code_of(parts.properties, &code) || (queue->has_codes && code != (int64_t)GET(unit, CQ_UNIT_TAGS_CODE)))
         return 0;
-    struct span properties = {(const char *)record + properties_at, (Py_ssize_t)(size - properties_at)};
-    if (!tags_code_of(properties, &code) || (queue->has_codes && code != (int64_t)GET(unit, CQ_UNIT_TAGS_CODE)))
-        return 0;
-    return body == 0 || (checksum((struct span){(const char *)record + RECORD_BYTES, (Py_ssize_t)body}, &crc) &&
-                         crc == (uint32_t)GET(record, RECORD_BODY_CRC));
+    return has_whole_body(record, &parts) > 0;
 }
 
 static PyObject *units_fit(PyObject *module, PyObject *args)
@@ -1671,6 +1823,7 @@ static PyMethodDef functions[] = {
     {"sends_end", (PyCFunction)(void (*)(void))sends_end, METH_FASTCALL, sends_end_doc},
     {"encode_sends", encode_sends, METH_VARARGS, encode_sends_doc},
     {"gather", (PyCFunction)(void (*)(void))gather, METH_FASTCALL, gather_doc},
+    {"read_records", read_records, METH_VARARGS, read_records_doc},
     {"units_fit", units_fit, METH_VARARGS, units_fit_doc},
     {"checksum", checksum_of, METH_O, checksum_doc},
     {NULL, NULL, 0, NULL},

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from kourou.store.index.index_service import IndexService
+from kourou.store.kernel import ReadRecords
 from kourou.store.log.dispatch_request import DispatchRequest
 from kourou.store.log.put_batch import PutBatch
 from kourou.store.queue.consume_queue import ConsumeQueue
@@ -84,6 +85,32 @@ class Dispatcher:
             self.dispatched_timestamp = request.store_timestamp
         return grown
 
+    @property
+    def known_phy_offset(self) -> int:
+        """Queues and index may have records below it already; none from there on."""
+        indexed = 0 if self._index is None else self._index.end_phy_offset
+        return max(self.dispatched_phy_offset, self.queued_phy_offset, indexed)
+
+    def dispatch_read(self, records: ReadRecords, phy_offset: int) -> list[ConsumeQueue]:
+        """Take the records from `phy_offset` on, which is not below `known_phy_offset`, as the kernel has
+        read them; returns the queues that grew. DamageError as `dispatch`, before the index has any."""
+        end_phy_offset, store_timestamp, hashed_keys, read_queues = records
+        grown = []
+        for topic, queue_id, queue_offset, units in read_queues:
+            queue = self._queues.get(topic, queue_id)
+            if queue.max_queue_offset == queue_offset and queue.max_phy_offset <= phy_offset:
+                last_phy_offset, last_size, _ = UNIT.unpack_from(units, len(units) - UNIT_BYTES)
+                queue.append_units(units, len(units) // UNIT_BYTES, last_phy_offset + last_size)
+                queue.next_queue_offset = queue.max_queue_offset
+            elif not _put_each(queue, queue_offset, units):
+                continue
+            grown.append(queue)
+        if self._index is not None:
+            self._index.collect_many((), (hashed_keys,))
+        self.dispatched_phy_offset = end_phy_offset
+        self.dispatched_timestamp = store_timestamp
+        return grown
+
     def _dispatch_to_index(self, request: DispatchRequest) -> None:
         index = self._index
         if index is None or not request.keys or not request.in_index:
@@ -99,6 +126,12 @@ class Dispatcher:
         if queue.put(request.queue_offset, request.phy_offset, request.size, request.tags_code):
             return queue
         return None
+
+
+def _put_each(queue: ConsumeQueue, queue_offset: int, units: bytes) -> bool:
+    """Put units that do not simply continue their queue; whether it grew."""
+    puts = [queue.put(queue_offset + row, *unit) for row, unit in enumerate(UNIT.iter_unpack(units))]
+    return any(puts)
 
 
 def _call(hook: Callable[[T], None], argument: T) -> None:

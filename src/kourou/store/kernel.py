@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MODULE: Final = "kourou.store._kernel"
 VARIABLE: Final = "KOUROU_KERNEL"
 """The environment variable that switches the kernel off when it is 0; `setup.py` reads it too."""
-_INTERFACE: Final = 8
+_INTERFACE: Final = 9
 _BUILD: Final = (
     "install a C compiler and Python's headers (Debian, Ubuntu: gcc, libc6-dev, python3-dev), then run "
     "pip install --force-reinstall --no-deps . in Kourou's source folder (make kernel for its .venv)"
@@ -41,6 +41,12 @@ SendsEnd: TypeAlias = tuple[int, int, int]
 EncodedSends: TypeAlias = "tuple[SendsEnd, int, bytearray, bytes, list[bytes], list[GrownQueue]]"
 """Their end, the number of messages, their records, the index entries (rows of `HASHED_KEYS`), the responses
 for each connection, and the queues with new messages."""
+
+ReadQueue: TypeAlias = tuple[str, int, int, bytes]
+"""Topic, queue id, the first queue_offset, and units from there on."""
+ReadRecords: TypeAlias = tuple[int, int, bytes, list[ReadQueue]]
+"""The end of the records in the log, the store time of the last, the index entries (rows of `HASHED_KEYS`),
+and the queues they belong to."""
 
 
 class Kernel(Protocol):
@@ -78,6 +84,10 @@ class Kernel(Protocol):
         max_copied: int,
         /,
     ) -> tuple[int, int, bytes] | None: ...
+
+    def read_records(
+        self, data: Buffer, phy_offset: int, max_record_bytes: int, slow_path_topic: bytes, /
+    ) -> ReadRecords | None: ...
 
     def units_fit(
         self,

@@ -82,6 +82,7 @@ class MessageStore:
     ) -> None:
         self._lock = lock
         self._now_ms = now_ms
+        self._kernel = kernel
         self.config = config
         self.checkpoint = StoreCheckpoint(files, config.checkpoint)
         self.log = CommitLog(
@@ -191,7 +192,7 @@ class MessageStore:
     def replica_log(self) -> ReplicaLog:
         """This store as the copy of another: from here on nothing else may be appended to it."""
         columns = ColumnsDispatcher(self.dispatcher, self.queues, self.index)
-        return ReplicaLog(self.log, self.dispatcher, columns, self.config.delay_levels)
+        return ReplicaLog(self.log, self.dispatcher, columns, self.config.delay_levels, self._kernel)
 
     # -- durability ------------------------------------------------------------------------------
 

@@ -66,15 +66,31 @@ class Cycles:
         self._run(self._end)
         # Work done by `end` belongs to this cycle: what it marks is flushed below.
         self._is_open = False
-        dirty, self._dirty = self._dirty, []
-        for connection in dirty:
-            connection.flush()
+        self._flush()
         self._run(self._after)
+
+    def run_now(self, work: Callable[[], None]) -> None:
+        """Do work whose responses leave at once, before other work of the iteration."""
+        if self._is_open:
+            work()
+            self._flush()
+            return
+        self._is_open = True
+        self._begin()
+        try:
+            work()
+        finally:
+            self.close()
 
     def renew(self) -> None:
         """End the open cycle and continue in a new one: enough work is pending."""
         self.close()
         self.open()
+
+    def _flush(self) -> None:
+        dirty, self._dirty = self._dirty, []
+        for connection in dirty:
+            connection.flush()
 
     def _run(self, hook: Callable[[], None]) -> None:
         # A hook that raises is a bug. The server's owner must be notified, and the other

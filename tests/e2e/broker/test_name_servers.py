@@ -156,6 +156,7 @@ async def test_a_broker_finds_its_name_servers_through_an_address_service(tmp_pa
             await until(lambda: knows(namesrv, "broker-a"))
 
 
+@pytest.mark.slow
 async def test_a_name_server_that_hangs_does_not_hold_up_a_start(tmp_path: Path) -> None:
     async with (
         NameServer(NamesrvConfig(bind_address="127.0.0.1", listen_port=0)) as namesrv,

@@ -109,6 +109,21 @@ async def test_a_slave_goes_on_after_either_was_restarted(tmp_path: Path) -> Non
                 await equal(of_master, of_slave)
 
 
+async def test_a_master_that_is_restarted_with_another_port_for_slaves_is_found(tmp_path: Path) -> None:
+    """By the name servers, as the known port refuses connections: long before the next registration."""
+    async with namesrv() as address, slave(tmp_path, address) as of_slave:
+        async with master(tmp_path, address) as of_master:
+            await of_master.send()
+            await equal(of_master, of_slave)
+            config = of_master.controller.config
+            ports = {"listen_port": config.listen_port}
+            left = config.ha_listen_port
+        async with master(tmp_path, address, ha_listen_port=0, **ports) as of_master:
+            assert of_master.controller.config.ha_listen_port != left
+            await of_master.send()
+            await equal(of_master, of_slave)
+
+
 # -- what a slave refuses ------------------------------------------------------------------------------------
 
 
@@ -228,6 +243,36 @@ async def test_with_in_sync_replicas_senders_wait_for_as_many(tmp_path: Path) ->
         assert not sent.done()
         await second.report(log_end(of_master))
         assert (await sent).code == OK
+
+
+async def test_with_in_sync_replicas_a_send_is_rejected_while_there_are_too_few(tmp_path: Path) -> None:
+    keys = {"broker_role": "SYNC_MASTER", "in_sync_replicas": 2, "slave_timeout": 60_000}
+    async with namesrv() as address, master(tmp_path, address, **keys) as of_master:
+
+        async def assert_rejected() -> None:
+            end = log_end(of_master)
+            for sending in (of_master.send(), of_master.send_batch("TopicTest", [b"a", b"b"])):
+                answer = await sending
+                assert answer.code == ResponseCode.SYSTEM_ERROR
+                assert answer.remark == (
+                    "in-sync replicas not enough: 1 of 2 copies, the master's among them"
+                )
+            assert log_end(of_master) == end, "nothing is stored"
+            assert "too few slaves" in (await of_master.controller.why_not_ready() or "")
+
+        await assert_rejected()
+        assert (await of_master.send(body=b"unwaited", properties="WAIT\x01false")).code == OK
+        async with slave(tmp_path, address) as of_slave:
+            await following(of_master, 1)
+            # After the first one of a connection sends take the fast path.
+            for number in range(3):
+                assert (await of_master.send(body=b"%d" % number)).code == OK
+            assert await of_master.controller.why_not_ready() is None
+            await equal(of_master, of_slave)
+        await until(lambda: not links(of_master), "the slave is gone")
+        await assert_rejected()
+        of_master.controller.services.update_config({"enableAutoInSyncReplicas": "true"})
+        assert (await of_master.send(body=b"one copy is enough")).code == OK
 
 
 async def test_a_slave_that_is_too_far_behind_is_not_waited_for(tmp_path: Path) -> None:

@@ -176,11 +176,14 @@ async def test_a_slave_whose_connection_breaks_while_it_is_sent_to_fails_no_send
 
 
 async def test_a_silent_slave_is_disconnected_and_a_quiet_master_is_heard(tmp_path: Path) -> None:
-    keys = {"ha_send_heartbeat_interval": 100, "ha_housekeeping_interval": 1_500}
-    async with master(tmp_path, **keys) as of_master, HandSlave.connected(of_master) as hand:
+    async with master(tmp_path) as of_master, HandSlave.connected(of_master) as hand:
         await hand.report(0)
+        await following(of_master, 1)
+        now = asyncio.get_running_loop().time()
+        server(of_master).tick(now + 6)
         transfer = await hand.transfer()
         assert (transfer.phy_offset, len(transfer.data)) == (0, 0), "a heartbeat"
+        server(of_master).tick(now + 21)
         assert await hand.is_closed()
 
 
@@ -214,6 +217,11 @@ async def test_a_slave_whose_master_lost_its_end_and_grew_again_stops(
                 assert log_bytes(of_slave) == before
                 bodies = [message.body for message in messages(await of_slave.pull())]
                 assert bodies == [b"kept", b"lost"], "it serves what it has"
+                why_not = await of_slave.controller.why_not_ready() or ""
+                assert why_not.startswith(
+                    f"it no longer follows its master: the slave's log ends at {parted}"
+                )
+                assert "docs/replication.md" in why_not and "\n" not in why_not
 
 
 async def test_a_hello_with_other_bytes_is_refused(tmp_path: Path) -> None:

@@ -60,3 +60,51 @@ async def test_a_pull_waits_at_a_slave_until_the_master_has_sent_a_message_there
             await of_slave.until_held(1)
             await of_master.send(body=b"replicated")
             assert [message.body for message in messages(await waiting)] == [b"replicated"]
+
+
+async def test_a_pull_beyond_the_end_waits_at_a_slave_whose_master_is_away(tmp_path: Path) -> None:
+    """It is never sent back: the master may have what the slave did not get."""
+    async with namesrv() as address:
+        async with slave(tmp_path, address) as of_slave:
+            async with master(tmp_path, address) as of_master:
+                await of_master.send()
+                await equal(of_master, of_slave)
+                topics = of_slave.controller.services.topics
+                await until(lambda: "TopicTest" in topics.table, "the topic arrives")
+            status = of_slave.controller.services.replica_status
+            await until(lambda: status.why_not_following is not None, "the master is gone")
+            flags = SUBSCRIPTION | SUSPEND
+            answer = await of_slave.pull(queue_offset=3, sys_flag=flags, suspend_timeout_millis=50)
+            header = answer.header(PullMessageResponseHeader)
+            assert (answer.code, header.next_begin_offset) == (AGAIN, 3)
+            waiting = asyncio.ensure_future(
+                of_slave.pull(queue_offset=3, sys_flag=flags, suspend_timeout_millis=60_000)
+            )
+            await of_slave.until_held(1)
+            async with master(tmp_path, address) as of_master:
+                for number in range(1, 4):
+                    await of_master.send(body=b"%d" % number)
+                assert [message.body for message in messages(await waiting)] == [b"3"]
+
+
+async def test_a_queue_that_the_tables_of_a_slave_do_not_have_yet_is_an_empty_one(tmp_path: Path) -> None:
+    async with namesrv() as address, master(tmp_path, address) as of_master:
+        async with slave(tmp_path, address) as of_slave:
+            await of_master.send()
+            await equal(of_master, of_slave)
+            queue_id = of_master.controller.services.topics.table["TopicTest"].read_queue_nums
+            refused = await of_master.pull(queue_id=queue_id)
+            assert refused.code == ResponseCode.INVALID_PARAMETER
+            assert (await of_slave.pull(queue_id=queue_id)).code == NOT_FOUND
+            assert (await of_slave.pull(queue_id=-1)).code == ResponseCode.INVALID_PARAMETER
+
+
+async def test_a_topic_that_came_just_before_a_kill_is_served_without_the_master(tmp_path: Path) -> None:
+    async with namesrv() as address:
+        async with master(tmp_path, address) as of_master, slave(tmp_path, address) as of_slave:
+            await of_master.send(queue_id=3)
+            await equal(of_master, of_slave)
+        for path in (tmp_path / "slave-1" / "store" / "config").glob("topics.json*"):
+            path.unlink()
+        async with slave(tmp_path, address) as of_slave:
+            assert len(messages(await of_slave.pull(queue_id=3))) == 1

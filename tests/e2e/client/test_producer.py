@@ -272,6 +272,7 @@ async def test_a_broker_that_hangs_is_given_up_after_the_timeout(tmp_path: Path)
         assert link.connections > connections
 
 
+@pytest.mark.slow
 async def test_an_attempt_may_have_a_timeout_of_its_own(tmp_path: Path) -> None:
     async with (
         linked_broker(tmp_path) as (namesrv, broker, link),
@@ -494,6 +495,7 @@ async def test_a_producer_in_a_forked_process_says_so(
         await producer.send(Message(TOPIC, b"x"))
 
 
+@pytest.mark.slow
 async def test_stop_with_a_broker_that_hangs_ends_and_fails_the_sends(tmp_path: Path) -> None:
     async with linked_broker(tmp_path) as (namesrv, broker, link):
         producer = AsyncProducer("ProducerGroup", namesrv=namesrv, send_timeout_ms=100)

@@ -45,7 +45,10 @@ async def dead_letters(running: Cluster) -> list[MessageExt]:
     return list(decode_records(answer.body)) if answer.code == 0 else []
 
 
-@pytest.mark.parametrize("failure", [ConsumeResult.LATER, ConsumeResult.SUSPEND, ValueError("no")])
+@pytest.mark.parametrize(
+    "failure",
+    [ConsumeResult.LATER, pytest.param(ConsumeResult.SUSPEND, marks=pytest.mark.slow), ValueError("no")],
+)
 async def test_a_message_that_failed_comes_again_under_its_own_topic(
     tmp_path: Path, failure: ConsumeResult | Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -127,6 +130,7 @@ async def test_a_handler_chooses_the_delay_or_gives_up_at_once(
         assert line.endswith(f", after 1 attempt, now in {DLQ}")
 
 
+@pytest.mark.slow
 async def test_a_handler_that_returns_nonsense_has_failed(tmp_path: Path) -> None:
     async def handler(message: MessageExt) -> object:
         return None if message.reconsume_times else "fine"
@@ -140,11 +144,13 @@ async def test_a_handler_that_returns_nonsense_has_failed(tmp_path: Path) -> Non
 
 
 # An async handler as it is, and behind a plain function that returns its coroutine.
-WAYS: dict[str, Callable[[Any], Any]] = {
-    "async": lambda handler: handler,
-    "plain": lambda handler: lambda message: handler(message),
-}
-in_both_ways = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+in_both_ways = pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param(lambda handler: handler, id="async", marks=pytest.mark.slow),
+        pytest.param(lambda handler: lambda message: handler(message), id="plain"),
+    ],
+)
 
 
 @in_both_ways
@@ -239,6 +245,7 @@ async def test_stop_cancels_an_async_handler_that_does_not_end_and_its_message_c
             await until(lambda: sorted(notes.bodies) == [b"not begun", b"unfinished"])
 
 
+@pytest.mark.slow
 async def test_stop_does_not_hang_on_a_handler_that_swallows_its_cancellation(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -295,6 +302,7 @@ async def test_stop_finishes_handlers_that_run_and_leaves_the_rest(
         assert await stored_offset(running) == bodies.index(left)
 
 
+@pytest.mark.slow
 async def test_what_cannot_be_sent_back_is_copied_to_the_retry_topic_by_the_client(tmp_path: Path) -> None:
     notes = Lost(ConsumeResult.LATER)
     async with cluster(tmp_path, message_delay_level=SHORT_DELAYS) as running:

@@ -24,7 +24,13 @@ pytestmark = pytest.mark.e2e
 TOPIC = "Orders"
 GROUP = "billing"
 # The route that a client polls rarely has the master still: only requests to it fail.
-ROUTES = pytest.mark.parametrize("poll_ms", [200, 60_000], ids=["left the route", "in the route"])
+ROUTES = pytest.mark.parametrize(
+    "poll_ms",
+    [
+        pytest.param(200, id="left the route"),
+        pytest.param(60_000, id="in the route", marks=pytest.mark.slow),
+    ],
+)
 
 
 class Pair:

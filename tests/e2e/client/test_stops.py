@@ -184,8 +184,10 @@ async def test_a_stop_after_a_cancelled_one_waits_for_the_handlers(tmp_path: Pat
 # -- batches that succeed in part ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ends", ["raises", "later"])
-@pytest.mark.parametrize("kind", ["async", "plain", "hooked", "orderly"])
+@pytest.mark.parametrize("ends", ["raises", pytest.param("later", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "kind", ["async", pytest.param("plain", marks=pytest.mark.slow), "hooked", "orderly"]
+)
 async def test_those_up_to_the_ack_index_do_not_come_again_when_the_next_one_fails(
     tmp_path: Path, kind: str, ends: str
 ) -> None:

@@ -117,7 +117,7 @@ async def test_bad_words(tmp_path: Path) -> None:
 
 @pytest.mark.e2e
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo terminals")
-@pytest.mark.parametrize("key", [b"\x03", b"q"])
+@pytest.mark.parametrize("key", [b"\x03", pytest.param(b"q", marks=pytest.mark.slow)])
 async def test_on_a_terminal_it_is_drawn_in_place_until_control_c_or_q(tmp_path: Path, key: bytes) -> None:
     async with busy(tmp_path) as running:
         line = ("top", "-n", running.namesrv_addr, "-i", "0.2")

@@ -139,6 +139,7 @@ def ended_with_closed_output(module: str, *words: str) -> tuple[int, bytes]:
     return ended.returncode, ended.stderr
 
 
+@pytest.mark.slow
 def test_a_broker_that_hangs_is_one_line_of_each_command(mq: LocalCluster) -> None:
     mq.create_topic("Hanging", queues=1)
     (address,) = mq.broker_addresses

@@ -234,7 +234,9 @@ def test_what_a_handler_refused_is_not_consumed_until_it_has_come_again() -> Non
             assert sorted(attempts) == [0, 0, 0, 1, 1, 1]
 
 
-@pytest.mark.parametrize("delay", [{"delay_time_level": 1}, {"delay_time_ms": 1_000}])
+@pytest.mark.parametrize(
+    "delay", [{"delay_time_level": 1}, pytest.param({"delay_time_ms": 1_000}, marks=pytest.mark.slow)]
+)
 def test_a_delayed_message_is_not_consumed_until_its_time_has_come(delay: dict[str, int]) -> None:
     seen: list[bytes] = []
     with LocalCluster(message_delay_level=LEVELS) as mq:

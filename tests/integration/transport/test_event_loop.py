@@ -77,11 +77,11 @@ consumer.start()
 @pytest.mark.parametrize(
     ("program", "processes"),
     [
-        pytest.param(CLIENT, 1, id="client"),
-        pytest.param(TEST_KIT, 1, id="test-kit"),
+        pytest.param(CLIENT, 1, id="client", marks=pytest.mark.slow),
+        pytest.param(TEST_KIT, 1, id="test-kit", marks=pytest.mark.slow),
         pytest.param(WRITES, 1, id="writes"),
-        pytest.param(HELD, 1, id="held"),
-        pytest.param(FORKED, 2, id="forked"),
+        pytest.param(HELD, 1, id="held", marks=pytest.mark.slow),
+        pytest.param(FORKED, 2, id="forked", marks=pytest.mark.slow),
         pytest.param(STOPPED, 1, id="stopped"),
         pytest.param(AT_WORK, 1, id="at-work"),
     ],

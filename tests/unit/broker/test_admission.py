@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -143,3 +144,26 @@ def test_clients_do_not_write_to_the_brokers_own_topics(tmp_path: Path) -> None:
     admission.check_topic_name("TBW102")
     with pytest.raises(RequestError, match=r"topic\[SCHEDULE_TOPIC_XXXX\] is forbidden"):
         admission.check_topic_name("SCHEDULE_TOPIC_XXXX")
+
+
+# -- slaves --------------------------------------------------------------------------------------------------
+
+
+def test_while_copies_are_missing_only_messages_that_wait_for_none_are_accepted(tmp_path: Path) -> None:
+    admission = Gate(tmp_path).admission
+    ruling = admission.ruling
+    admission.set_replica_problem("1 of 2 copies")
+    assert admission.ruling is not ruling, "what was decided before is void"
+    with pytest.raises(RequestError, match="in-sync replicas not enough: 1 of 2 copies") as caught:
+        admission.check_message(context("orders"))
+    assert caught.value.response_code == ResponseCode.SYSTEM_ERROR
+    admission.check_message(replace(context("orders"), properties="KEYS\x01a\x02WAIT\x01false\x02"))
+    assert admission.sees_messages_of("orders"), "the fast path is closed for it"
+    assert not admission.sees_messages_of("DefaultCluster_REPLY_TOPIC")
+    ruling = admission.ruling
+    admission.set_replica_problem("2 of 3 copies")
+    assert admission.ruling is ruling, "another number is no other decision"
+    for _ in range(2):
+        admission.set_replica_problem(None)
+        assert not admission.sees_messages_of("orders")
+    assert admission.ruling is not ruling

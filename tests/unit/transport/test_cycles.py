@@ -53,6 +53,34 @@ async def test_an_early_close_leaves_later_work_to_a_new_pass() -> None:
     assert events == ["begin", "end", "begin", "end"]
 
 
+async def test_responses_of_urgent_work_leave_at_once() -> None:
+    events: list[str] = []
+    cycles = Cycles(begin=lambda: events.append("begin"), end=lambda: events.append("end"))
+    cycles.run_now(lambda: cycles.mark_dirty(Recorder("alone", events)))
+    assert events == ["begin", "end", "flush alone"]
+    events.clear()
+    cycles.open()
+    cycles.run_now(lambda: cycles.mark_dirty(Recorder("first", events)))
+    assert events == ["begin", "flush first"]
+    cycles.mark_dirty(Recorder("second", events))
+    await asyncio.sleep(0)
+    assert events == ["begin", "flush first", "end", "flush second"]
+
+
+async def test_urgent_work_that_fails_leaves_no_pass_open() -> None:
+    events: list[str] = []
+    cycles = Cycles(begin=lambda: events.append("begin"), end=lambda: events.append("end"))
+
+    def fail() -> None:
+        raise OSError("disk")
+
+    with pytest.raises(OSError, match="disk"):
+        cycles.run_now(fail)
+    cycles.open()
+    await asyncio.sleep(0)
+    assert events == ["begin", "end", "begin", "end"]
+
+
 async def test_closing_twice_does_nothing() -> None:
     events: list[str] = []
     cycles = Cycles(end=lambda: events.append("end"))

@@ -188,7 +188,7 @@ def _follows_other(place: BrokerAddress, other: str, master: BrokerAddress) -> F
 
 
 def sync_findings(replicas: Iterable[Replica], configs: Configs) -> Iterator[Finding]:
-    """Masters that wait for slaves and have none, and such that do not wait although it looks so."""
+    """Masters that wait for slaves and have too few, and such that do not wait although it looks so."""
     for replica in replicas:
         config = configs.get(replica.place.address, {})
         if config.get("brokerRole") != _SYNC_MASTER or not replica.place.is_master:
@@ -196,8 +196,17 @@ def sync_findings(replicas: Iterable[Replica], configs: Configs) -> Iterator[Fin
         copies = config.get("inSyncReplicas", "0")
         if copies == "1":
             yield _waits_for_none(replica.place)
+        elif replica.ha is not None and replica.ha.in_sync_slave_nums + 1 < _least_copies(config):
+            yield _too_few_slaves(replica, config)
         elif replica.ha is not None and not replica.ha.in_sync_slave_nums:
-            yield _no_slave(replica, copies)
+            yield _no_slave(replica)
+
+
+def _least_copies(config: Mapping[str, str]) -> int:
+    """With fewer copies in sync, the master's among them, messages are rejected; 0: never."""
+    copies = int(config.get("inSyncReplicas", "0"))
+    is_less_enough = "true" in (config.get("enableAutoInSyncReplicas"), config.get("allAckInSyncStateSet"))
+    return int(config.get("minInSyncReplicas", "1")) if copies and is_less_enough else copies
 
 
 def _waits_for_none(place: BrokerAddress) -> Finding:
@@ -211,16 +220,31 @@ def _waits_for_none(place: BrokerAddress) -> Finding:
     )
 
 
-def _no_slave(replica: Replica, copies: str) -> Finding:
+def _too_few_slaves(replica: Replica, config: Mapping[str, str]) -> Finding:
+    in_sync = replica.ha.in_sync_slave_nums if replica.ha else 0
+    return Finding(
+        severity=Severity.PROBLEM,
+        check=_CHECK,
+        where=_where(replica.place),
+        what=f"{counted(in_sync + 1, 'copy', 'copies')} in sync, the master's included; "
+        f"messages need {_least_copies(config)}",
+        meaning='messages are rejected ("in-sync replicas not enough"); Apache brokers without a controller '
+        "answer FLUSH_SLAVE_TIMEOUT",
+        cure="start its slaves, or see the log of the slaves for why they do not follow; else lower "
+        "inSyncReplicas or minInSyncReplicas",
+    )
+
+
+def _no_slave(replica: Replica) -> Finding:
     connected = len(replica.ha.ha_connection_info) if replica.ha else 0
     slaves = "no slave is connected" if not connected else f"none of {counted(connected, 'slave')} is in sync"
-    status = "FLUSH_SLAVE_TIMEOUT after slaveTimeout" if copies != "0" else "SLAVE_NOT_AVAILABLE"
     return Finding(
         severity=Severity.PROBLEM,
         check=_CHECK,
         where=_where(replica.place),
         what=f"its role is SYNC_MASTER, but {slaves}",
-        meaning=f"messages are stored on this broker only; producers get the status {status}",
+        meaning="messages are stored on this broker only; with inSyncReplicas=0 producers get the status "
+        "SLAVE_NOT_AVAILABLE",
         cure="start its slave, or see the log of the slave for why it does not follow; without slaves set "
         "brokerRole=ASYNC_MASTER",
     )

@@ -182,7 +182,7 @@ class RuntimeInfo:
     def _timer(self) -> dict[str, str]:
         """How far behind the timers are. Tools read these keys without looking first."""
         timers, read_behind_ms, offset_behind = self.timers, 0, 0
-        if timers is not None:
+        if timers is not None and not self.config.current.is_slave:  # a slave delivers nothing
             wheel_ms = self.clock_watch.steady_ms() + timers.ahead_ms
             read_behind_ms = max(0, wheel_ms - timers.read_ms - timers.precision_ms)
             offset_behind = self.lookup.max_offset_in_queue(TIMER_TOPIC, 0) - timers.queue_offset

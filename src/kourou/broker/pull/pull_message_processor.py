@@ -8,13 +8,16 @@ reads of old messages give way to sends (cold_pulls.py).
 
 A slave serves pulls too, as in 4.9 whatever `slaveReadEnable` is. It does not correct offsets that it does
 not have, since its master may have them, and as in 4.9 it ignores the offset that a pull commits: consumers
-that continue at a slave commit by UPDATE_CONSUMER_OFFSET.
+that continue at a slave commit by UPDATE_CONSUMER_OFFSET. A pull beyond its end waits like one at the end
+while its master is away: Apache's slaves respond at once, and their clients pull again without a pause. While
+the slave follows its master the response comes at once, so that the consumer returns to the master.
 Not here: whether a group may pull, and what (pull_targets.py).
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
@@ -82,6 +85,7 @@ class PullMessageProcessor:
         address: str,
         hooks: BrokerHooks,
         targets: PullTargets,
+        is_cut_off: Callable[[], bool],
     ) -> None:
         self._config = config
         self._log = log
@@ -94,6 +98,7 @@ class PullMessageProcessor:
         self._hooks = hooks
         self._targets = targets
         self._is_slave = config.current.is_slave
+        self._is_cut_off = is_cut_off
         self._lines = ColdPullQueues(requests)
         # Called with what is delivered to a consumer.
         self.on_delivery: Callable[[GetMessageResult], None] | None = None
@@ -223,10 +228,23 @@ class PullMessageProcessor:
         if (
             result.status is _FOUND
             or not may_wait
-            or pull_code(result.status, header.queue_offset) != _PULL_NOT_FOUND
+            or (
+                pull_code(result.status, header.queue_offset) != _PULL_NOT_FOUND
+                and not self._waits_for_master(header, result)
+            )
             or not self._hold(Pull(request, header, target, matcher))
         ):
             self._answer(request, header, target, result)
+
+    def _waits_for_master(self, header: PullMessageRequestHeader, result: GetMessageResult) -> bool:
+        """Whether this is a slave without its master, and the pull is beyond its end."""
+        is_beyond = header.queue_offset > result.max_offset
+        return is_beyond and self._leaves_offsets and self._is_cut_off()
+
+    @property
+    def _leaves_offsets(self) -> bool:
+        """Whether consumers whose offset this broker does not have stay where they are."""
+        return self._is_slave and not self._config.current.offset_check_in_slave
 
     def _read(
         self,
@@ -326,7 +344,7 @@ class PullMessageProcessor:
         topic_sys_flag = target.topic_config.topic_sys_flag
         if result.status is not _FOUND:
             code = pull_code(result.status, header.queue_offset)
-            if self._is_slave and not self._config.current.offset_check_in_slave:
+            if self._leaves_offsets:
                 code = leave_offset(result, code, header.queue_offset)
             answer_none(request, result, code, broker_id, topic_sys_flag)
             self._stats.get_missed()

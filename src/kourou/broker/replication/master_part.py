@@ -7,6 +7,7 @@ The port for slaves is open on every broker, as Apache's is; a slave's own slave
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ from kourou.transport.request import Processor, Request
 from kourou.transport.tasks import TaskOwner
 
 if TYPE_CHECKING:
+    from kourou.broker.admission import Admission
     from kourou.broker.replication.replica_link import ReplicaLink
     from kourou.broker.settings import LiveConfig
     from kourou.broker.storage.commit_cycle import CommitCycle
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from kourou.store.log.commit_log import CommitLog
     from kourou.store.replica.epochs import EpochFile
     from kourou.transport.cycles import Cycles
+
+_log = logging.getLogger(__name__)
 
 
 class MasterPart(BrokerPart):
@@ -53,6 +57,7 @@ class MasterPart(BrokerPart):
         disk: DiskThreads,
         cycles: Cycles,
         commit_cycle: CommitCycle,
+        admission: Admission,
         tasks: TaskOwner,
     ) -> None:
         self._config = config
@@ -62,8 +67,10 @@ class MasterPart(BrokerPart):
         self._queue_end = queue_end
         self._cycles = cycles
         self._commit_cycle = commit_cycle
+        self._admission = admission
         self._tasks = TaskOwner("replication", parent=tasks)
         self._acks = ReplicaAcks(_ack_rule(config.current))
+        self._rejects = False
         self.server = ReplicaServer(
             config=config, log=log, epochs=epochs, disk=disk, tasks=self._tasks, on_ack=self._acknowledged
         )
@@ -95,16 +102,30 @@ class MasterPart(BrokerPart):
         self._acks.rule = _ack_rule(config)
         self._commit_cycle.replicas = self._acks if self._acks.rule.copies > 1 else None
         self._commit_cycle.slave_timeout_ms = config.slave_timeout
+        self._rejects = self._acks.rule.rejects
+        self._count_copies()
 
     async def stop(self, timeout_ms: int) -> None:
         await self.server.stop()
         await self._tasks.stop()
 
     def _acknowledged(self) -> None:
-        self._acks.update(link.ack_phy_offset for link in self.server.links if link.is_reporting)
+        self._acks.update([link.ack_phy_offset for link in self.server.links if link.is_reporting])
+        if self._rejects:
+            self._count_copies()
         if self._commit_cycle.is_waiting:
-            self._cycles.open()
-            self._commit_cycle.replicated()
+            self._cycles.run_now(self._commit_cycle.replicated)
+
+    def _count_copies(self) -> None:
+        """Reject messages while there are fewer copies than their senders have to wait for. A slave that
+        falls behind is noticed by its own reports."""
+        problem = self._acks.problem(self._log.max_phy_offset)
+        was_open = self._admission.replica_problem is None
+        self._admission.set_replica_problem(problem)
+        if problem is not None and was_open:
+            _log.warning("too few slaves are in sync, messages are rejected: %s", problem)
+        elif problem is None and not was_open:
+            _log.info("enough slaves are in sync, messages are accepted again")
 
     # -- requests ------------------------------------------------------------------------------------
 

@@ -21,7 +21,13 @@ class AckRule:
     waits_for_all: bool = False
     max_gap_bytes: int = 268_435_456
     answers_at_once: bool = False
-    """Whether a sender gets SLAVE_NOT_AVAILABLE at once while there are not enough slaves (4.9), or waits."""
+    """4.9's rule: while there are not enough slaves, a message is stored and its sender gets
+    SLAVE_NOT_AVAILABLE at once. 5.x's: it is rejected."""
+
+    @property
+    def rejects(self) -> bool:
+        """Whether messages are rejected while there are not enough slaves."""
+        return self.copies > 1 and not self.answers_at_once
 
     def needed(self, in_sync: int) -> int:
         """How many slaves have to acknowledge, with so many slaves in sync now."""
@@ -38,11 +44,11 @@ class ReplicaAcks:
 
     def __init__(self, rule: AckRule) -> None:
         self.rule = rule
-        self._acks: tuple[int, ...] = ()
+        self._acks: list[int] = []  # the furthest first
 
     def update(self, acks: Iterable[int]) -> None:
         """The reports of all connected slaves."""
-        self._acks = tuple(sorted(acks, reverse=True))
+        self._acks = sorted(acks, reverse=True)
 
     def in_sync(self, end_phy_offset: int) -> int:
         """How many slaves are connected and not too far behind this end of the log."""
@@ -50,16 +56,33 @@ class ReplicaAcks:
 
     def is_enough(self, end_phy_offset: int) -> bool:
         """Whether as many slaves are in sync as have to acknowledge."""
-        in_sync = self.in_sync(end_phy_offset)
-        return in_sync >= self.rule.needed(in_sync)
+        needed = self._needed(end_phy_offset)
+        if not needed:
+            return True
+        acks = self._acks
+        return needed <= len(acks) and end_phy_offset - acks[needed - 1] < self.rule.max_gap_bytes
 
     def is_worth_waiting(self, end_phy_offset: int) -> bool:
         """Whether a sender is to wait for slaves at all."""
         return not self.rule.answers_at_once or self.is_enough(end_phy_offset)
 
+    def problem(self, end_phy_offset: int) -> str | None:
+        """Why messages that have to wait for slaves are rejected (5.x's rule); None: they are not."""
+        if not self.rule.rejects or self.is_enough(end_phy_offset):
+            return None
+        in_sync = self.in_sync(end_phy_offset)
+        return f"{in_sync + 1} of {self.rule.needed(in_sync) + 1} copies, the master's among them"
+
     def mark(self, end_phy_offset: int) -> int:
         """How far enough slaves are; -1: there are not enough."""
-        needed = self.rule.needed(self.in_sync(end_phy_offset))
+        needed = self._needed(end_phy_offset)
         if not needed:
             return end_phy_offset
         return self._acks[needed - 1] if needed <= len(self._acks) else -1
+
+    def _needed(self, end_phy_offset: int) -> int:
+        rule = self.rule
+        # Asked several times in each commit cycle: slaves are counted only where it depends on them.
+        if rule.is_auto or rule.waits_for_all:
+            return rule.needed(self.in_sync(end_phy_offset))
+        return rule.copies - 1

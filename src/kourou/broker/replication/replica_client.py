@@ -8,16 +8,15 @@ an operator has decided. Which master that is comes from the name servers, or fr
 from __future__ import annotations
 
 import asyncio
-import enum
 import logging
 import socket
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kourou import __version__
 from kourou.broker.replication.lag import TransferRate
 from kourou.broker.replication.replica_link import OWN_TRANSFER_BYTES
+from kourou.broker.replication.replica_status import MasterAddress, ReplicaState, ReplicaStatus
 from kourou.errors import KourouError, ProtocolError, StorageError
 from kourou.protocol.ha import (
     MasterHello,
@@ -45,43 +44,8 @@ _LONGEST_RETRY_S: Final = 5.0
 _MAX_TRANSFER_BYTES: Final = max(OWN_TRANSFER_BYTES, 4 * 1024 * 1024)
 
 
-class ReplicaState(enum.Enum):
-    """What the slave does."""
-
-    WAITING = "no master is known"
-    CONNECTING = "connecting"
-    FOLLOWING = "following"
-    STOPPED = "stopped"
-
-
 class DivergedError(KourouError):
     """The slave's log is not the beginning of its master's; only an operator can decide what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class MasterAddress:
-    """Where the master is: its HA port, and its port for requests if that is known."""
-
-    ha: str
-    remoting: str | None = None
-
-
-@dataclass(slots=True)
-class ReplicaStatus:
-    """How it goes. Times are of the wall clock, in ms; 0: never."""
-
-    state: ReplicaState = ReplicaState.WAITING
-    master: MasterAddress | None = None
-    problem: str | None = None
-    last_read_ms: int = 0
-    last_write_ms: int = 0
-
-    @property
-    def why_not_following(self) -> str | None:
-        """Why the slave does not follow its master; None: it does."""
-        if self.state is ReplicaState.FOLLOWING:
-            return None
-        return f"{self.state.value}: {self.problem}" if self.problem else self.state.value
 
 
 class ReplicaClient:
@@ -101,6 +65,7 @@ class ReplicaClient:
         check: Callable[[MasterAddress], Awaitable[None]],
         before_dispatch: Callable[[], None],
         seek_master: Callable[[], None],
+        status: ReplicaStatus,
     ) -> None:
         self._config = config
         self._address = address
@@ -117,7 +82,8 @@ class ReplicaClient:
         self._changed = asyncio.Event()
         self._reported = -1
         self._master_epochs: tuple[Epoch, ...] = ()
-        self.status = ReplicaStatus()
+        self._has_all_epochs = False
+        self.status = status
         self.rate = TransferRate(self._loop.time())
 
     def lead_by(self, master: MasterAddress | None) -> None:
@@ -250,42 +216,58 @@ class ReplicaClient:
 
     def _arrived(self, link: _Link) -> None:
         """Take what the master has sent: append, report, dispatch."""
-        self.status.last_read_ms = self._now_ms()
+        appended_bytes = 0
         while (found := link.stream.next()) is not None:
             if isinstance(found, MasterHello):
                 self._greeted(found)
             else:
-                self._take(found)
+                appended_bytes += self._take(found)
         if self._commit_log.max_phy_offset > self._reported:
+            # First of all: with synchronous double write senders wait for it.
             self._report(link)
+        self.status.last_read_ms = self._now_ms()
+        if appended_bytes:
+            self.rate.add(appended_bytes, link.read_at)
             self._before_dispatch()
             self._replica.dispatch()
-            self._epochs.follow(self._master_epochs, self._commit_log.max_phy_offset)
+            if not self._has_all_epochs:
+                self._follow_epochs()
 
     def _greeted(self, hello: MasterHello) -> None:
         if hello.refusal:
             raise DivergedError(hello.refusal) if hello.is_diverged else ProtocolError(hello.refusal)
         self._master_epochs = hello.epochs
-        self._epochs.follow(hello.epochs, self._commit_log.max_phy_offset)
-        self._following(hello.start_phy_offset, hello.max_phy_offset)
+        self._follow_epochs()
+        self._following(hello.start_phy_offset, hello)
 
-    def _take(self, transfer: Transfer) -> None:
+    def _follow_epochs(self) -> None:
+        end, epochs = self._commit_log.max_phy_offset, self._master_epochs
+        self._epochs.follow(epochs, end)
+        self._has_all_epochs = not epochs or epochs[-1].start_phy_offset <= end
+
+    def _take(self, transfer: Transfer) -> int:
+        """Append what is in a transfer; how many bytes."""
         if self.status.state is not ReplicaState.FOLLOWING:
             self._following(transfer.phy_offset, None)
         if transfer.data:
             self._replica.append(transfer.phy_offset, transfer.data)
-            self.rate.add(len(transfer.data), self._loop.time())
         elif not self._replica.is_empty and transfer.phy_offset != self._commit_log.max_phy_offset:
             raise ProtocolError(
                 f"the master goes on at {transfer.phy_offset}, this log ends at "
                 f"{self._commit_log.max_phy_offset}"
             )
+        return len(transfer.data)
 
-    def _following(self, start_phy_offset: int, master_end: int | None) -> None:
+    def _following(self, start_phy_offset: int, hello: MasterHello | None) -> None:
         self.status.state, self.status.problem = ReplicaState.FOLLOWING, None
         assert self._master is not None
-        where = "" if master_end is None else f", where the log ends at {master_end}"
-        _log.info("following the master at %s from %d on%s", self._master.ha, start_phy_offset, where)
+        _log.info(
+            "following the master at %s%s from %d on%s",
+            self._master.ha,
+            f" ({hello.software})" if hello else "",
+            start_phy_offset,
+            f", where the log ends at {hello.max_phy_offset}" if hello else "",
+        )
 
     def _report(self, link: _Link) -> None:
         self._reported = self._commit_log.max_phy_offset
@@ -331,11 +313,10 @@ class _Link:
     def send(self, data: bytes) -> None:
         """Send a hello or a report. While the master does not read, reports are dropped: a later one says
         more."""
-        for each in (self._unsent, data):
-            if each:
-                self._unsent = each[self._send(each) :]
-                if self._unsent:
-                    return
+        if self._unsent:
+            self._unsent = self._unsent[self._send(self._unsent) :]
+        if not self._unsent:
+            self._unsent = data[self._send(data) :]
 
     def _send(self, data: bytes) -> int:
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -153,7 +153,7 @@ class ReplicaLink:
     def _greet(self, hello: SlaveHello) -> None:
         self.slave = hello
         answer = self._owner.hello(self, hello)
-        self._send([encode_hello(answer)])
+        self._send(encode_hello(answer))
         if answer.refusal:
             self.close(answer.refusal)
             return
@@ -183,14 +183,16 @@ class ReplicaLink:
         """Send what the slave does not have, as far as its socket takes it now."""
         if self._next is None or self._is_blocked or self._is_loading or not self.is_open:
             return
-        sent_bytes = 0
+        log, sent_bytes = self._log, 0
         while sent_bytes < _BYTES_AT_ONCE:
+            if self._next >= log.max_phy_offset:
+                return
             log_file, size = self._next_run(self._next)
             if log_file is None:
                 return
             if not self.lag.is_behind:
-                self.lag.grown(self._log.max_phy_offset, self._loop.time())
-            data = self._log.read_nowait(self._next, size)
+                self.lag.grown(log.max_phy_offset, self._loop.time())
+            data = log.read_nowait(self._next, size)
             if data is None:
                 self._is_loading = True
                 self._owner.run(self._load(log_file, self._next, size))
@@ -201,10 +203,8 @@ class ReplicaLink:
         self._loop.call_soon(self.pump)
 
     def _next_run(self, phy_offset: int) -> tuple[LogFile | None, int]:
-        """What to send next: bytes of one file. None: nothing, or the slave can get no more."""
+        """What to send next: bytes of one file. None: the slave can get no more."""
         log = self._log
-        if phy_offset >= log.max_phy_offset:
-            return None, 0
         log_file = log.file_at(phy_offset)
         if log_file is None:
             self.close(
@@ -236,45 +236,46 @@ class ReplicaLink:
         assert self._next is not None
         head = transfer_head(self._next, len(data))
         self._next += len(data)
-        is_sent = self._send([head, data])
+        is_sent = self._send(head, data)
         self.rate.add(len(data), self.times.written)
         return is_sent
 
     def heartbeat(self) -> None:
         """Show the slave that the master is there."""
         if self._next is not None and not self._is_blocked:
-            self._send([transfer_head(self._next, 0)])
+            self._send(transfer_head(self._next, 0))
 
-    def _send(self, parts: list[Buffer]) -> bool:
+    def _send(self, *parts: Buffer) -> bool:
         """Send; False: the rest waits for room in the socket, or the link is over."""
-        self._unsent = [memoryview(part) for part in parts]
-        return self._send_unsent()
+        sent = self._send_some(parts)
+        if sent == sum(map(len, parts)):
+            return True
+        if self.is_open:
+            self._unsent = _behind([memoryview(part) for part in parts], sent)
+            self._is_blocked = True
+            self._loop.add_writer(self._socket.fileno(), self._writable)
+        return False
 
-    def _send_unsent(self) -> bool:
+    def _send_some(self, parts: Sequence[Buffer]) -> int:
+        """Send what the socket takes now; how many bytes."""
         try:
-            sent = self._socket.sendmsg(self._unsent)
+            sent = self._socket.sendmsg(parts)
         except (BlockingIOError, InterruptedError):
-            sent = 0
+            return 0
         except OSError as error:
             self.close(error.strerror or str(error))
-            return False
-        if sent:
-            self.times.written = self._loop.time()
-        while self._unsent and sent >= len(self._unsent[0]):
-            sent -= len(self._unsent.pop(0))
-        if self._unsent:
-            self._unsent[0] = self._unsent[0][sent:]
-        is_blocked = bool(self._unsent)
-        if is_blocked != self._is_blocked:
-            self._is_blocked = is_blocked
-            if is_blocked:
-                self._loop.add_writer(self._socket.fileno(), self._writable)
-            else:
-                self._loop.remove_writer(self._socket.fileno())
-        return not is_blocked
+            return 0
+        self.times.written = self._loop.time()
+        return sent
 
     def _writable(self) -> None:
-        if self._send_unsent():
+        sent = self._send_some(self._unsent)
+        if not self.is_open:
+            return
+        self._unsent = _behind(self._unsent, sent)
+        if not self._unsent:
+            self._is_blocked = False
+            self._loop.remove_writer(self._socket.fileno())
             self.pump()
 
     # -- end -----------------------------------------------------------------------------------
@@ -290,3 +291,11 @@ class ReplicaLink:
         self._unsent = []
         self._socket.close()
         self._owner.closed(self, reason)
+
+
+def _behind(parts: list[memoryview], sent_bytes: int) -> list[memoryview]:
+    """What is left of these parts when so many bytes were sent."""
+    while parts and sent_bytes >= len(parts[0]):
+        sent_bytes -= len(parts[0])
+        parts = parts[1:]
+    return [parts[0][sent_bytes:], *parts[1:]] if sent_bytes else parts

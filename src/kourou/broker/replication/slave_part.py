@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 from kourou.broker.admission import Admission, RequestCheck
 from kourou.broker.part import BrokerPart
 from kourou.broker.replication.metadata_sync import MetadataSync
-from kourou.broker.replication.replica_client import DivergedError, MasterAddress, ReplicaClient
+from kourou.broker.replication.replica_client import DivergedError, ReplicaClient
+from kourou.broker.replication.replica_status import MasterAddress, ReplicaStatus
 from kourou.broker.storage.disk_threads import DiskThreads
 from kourou.broker.storage.flush_service import flush_all
 from kourou.errors import RequestError, StorageError
@@ -107,6 +108,7 @@ class SlavePart(BrokerPart):
         tasks: TaskOwner,
         now_ms: Callable[[], int],
         address: str,
+        status: ReplicaStatus,
     ) -> None:
         self._config = config
         self._store = store
@@ -128,6 +130,7 @@ class SlavePart(BrokerPart):
             check=self._compare,
             before_dispatch=cycles.open,
             seek_master=register_soon,
+            status=status,
         )
         self._master: MasterAddress | None = None
         self._metadata = MetadataSync(
@@ -222,6 +225,7 @@ class SlavePart(BrokerPart):
         info = HARuntimeInfo(
             ha_client_runtime_info=HAClientRuntimeInfo(
                 master_addr=status.master.ha if status.master else None,
+                transferred_byte_in_second=self._client.rate.per_second(asyncio.get_running_loop().time()),
                 max_offset=self._commit_log.max_phy_offset,
                 last_read_timestamp=status.last_read_ms,
                 last_write_timestamp=status.last_write_ms,

@@ -147,13 +147,13 @@ class CommitCycle:
         self.replicated()
 
     def replicated(self) -> None:
-        """Slaves have acknowledged more, or are gone. To be called inside a commit cycle: answers leave at
-        its end. A message whose sender has its answer is visible as soon as there are not enough slaves."""
+        """Slaves have acknowledged more, or are gone. To be called inside a commit cycle. A message whose
+        sender has its answer is visible as soon as there are not enough slaves."""
         if not self._replicating:
             return
         replicas, log_end = self.replicas, self._store.max_phy_offset
         mark = log_end if replicas is None else replicas.mark(log_end)
-        if replicas is not None and not replicas.is_enough(log_end):
+        if replicas is not None and self._replicating.is_late and not replicas.is_enough(log_end):
             mark = max(mark, self._replicating.late_phy_offset)
         for batch in self._replicating.advance(mark):
             self._release(batch)

@@ -47,7 +47,8 @@ Verdict = Callable[[CqUnit], bool | None]
 class ConsumeQueue:
     """A queue: units from `min_queue_offset` to `max_queue_offset`, which is the next one's offset.
 
-    `max_phy_offset` is the end of the last message's record, -1 when there is none.
+    `max_phy_offset` is the end of the last message's record, -1 when there is none. `has_files`: units were
+    written to files, which may have expired since.
     `next_queue_offset` and `encoder` belong to the appender: the first runs ahead of
     `max_queue_offset` by the messages that are not visible yet.
     """
@@ -63,6 +64,7 @@ class ConsumeQueue:
         "_tail",
         "_verified",
         "encoder",
+        "has_files",
         "max_phy_offset",
         "max_queue_offset",
         "min_queue_offset",
@@ -95,6 +97,7 @@ class ConsumeQueue:
         self._min_phy_offset = -1  # of the unit at min_queue_offset, -1: not known
         self._flushed = queue_offset  # units below are in the files, the tail begins here
         self._first_file = self._files.start_of(queue_offset * UNIT_BYTES)
+        self.has_files = False
         self._tail = bytearray()
         # Units below are not of this process: they are read only when they were verified, which has a byte
         # for each chunk of them.
@@ -238,6 +241,7 @@ class ConsumeQueue:
         count = queue_offset - self._flushed
         if epoch == self._epoch and count > 0:
             self._flushed = queue_offset
+            self.has_files = True
             del self._tail[: count * UNIT_BYTES]
 
     # -- reading ---------------------------------------------------------------------------------
@@ -596,6 +600,7 @@ class ConsumeQueue:
         self.max_phy_offset = state.max_phy_offset
         if state.max_phy_offset >= 0:
             self._first_file = state.start
+            self.has_files = True
             self.min_queue_offset = state.min_queue_offset
             self._min_phy_offset = state.min_phy_offset
 

@@ -19,7 +19,9 @@ from kourou.protocol.layout import (
     Buffer,
 )
 from kourou.protocol.record_fields import record_mark
+from kourou.store.delay_levels import SCHEDULE_TOPIC
 from kourou.store.dispatcher import Dispatcher
+from kourou.store.kernel import Kernel
 from kourou.store.log.commit_log import CommitLog
 from kourou.store.log.dispatch_request import Blank, read_dispatch_request
 from kourou.store.log.log_snapshot import MAX_RECORD_BYTES
@@ -30,6 +32,8 @@ from kourou.store.recovery.columns_dispatcher import ColumnsDispatcher
 _PIECE_BYTES: Final = 4 * 1024 * 1024
 # As many take as long one by one as in arrays.
 _FEW_RECORDS: Final = 24
+# The tags code of its units is a time, which depends on the delay levels.
+_SCHEDULE_TOPIC: Final = SCHEDULE_TOPIC.encode()
 
 
 class ReplicaError(StorageError):
@@ -45,11 +49,15 @@ class ReplicaLog:
         dispatcher: Dispatcher,
         columns: ColumnsDispatcher,
         delay_levels: tuple[int, ...],
+        kernel: Kernel | None = None,
     ) -> None:
         self._log = log
         self._dispatcher = dispatcher
         self._columns = columns
         self._delay_levels = delay_levels
+        self._kernel = kernel
+        # What the kernel leaves to Python is usually one record.
+        self._piece_bytes = _PIECE_BYTES if kernel is None else BLANK.size
         self._dispatched = max(dispatcher.dispatched_phy_offset, log.min_phy_offset)
 
     @property
@@ -91,7 +99,7 @@ class ReplicaLog:
         """Dispatch all complete records. ReplicaError: what follows them is not a record."""
         grown: dict[ConsumeQueue, None] = {}
         try:
-            while self._dispatch_some(grown):
+            while self._dispatched < self._log.max_phy_offset and self._dispatch_some(grown):
                 pass
         finally:
             self._log.incomplete_bytes = self._log.max_phy_offset - self._dispatched
@@ -105,23 +113,47 @@ class ReplicaLog:
         if log_file is None:
             return False
         available = min(log_file.end_phy_offset, log.max_phy_offset) - at
-        raw = self._read(at, available) if available >= BLANK.size else b""
-        if not raw:
+        if available < BLANK.size:
             return False
-        end = self._blank_end(raw, at)
-        if end is None:
-            end = self._dispatch_records(raw, at, grown)
-        elif end > log.max_phy_offset:
-            end = at
+        end = at if self._kernel is None else self._dispatch_plain(self._kernel, at, available, grown)
+        if end == at:
+            end = self._dispatch_any(at, available, grown)
         if end == at:
             return False
         self._dispatched = end
         self._dispatcher.dispatched_phy_offset = end
         return True
 
+    def _dispatch_plain(
+        self, kernel: Kernel, at: int, available: int, grown: dict[ConsumeQueue, None]
+    ) -> int:
+        """Dispatch what the kernel can read, without a copy of it; where that ends."""
+        if at < self._dispatcher.known_phy_offset:
+            return at
+        size = min(_PIECE_BYTES, available)
+        raw = self._log.read_nowait(at, size) or self._log.read(at, size) or b""
+        read = kernel.read_records(raw, at, MAX_RECORD_BYTES, _SCHEDULE_TOPIC)
+        if read is None:
+            return at
+        try:
+            grown.update(dict.fromkeys(self._dispatcher.dispatch_read(read, at)))
+        except DamageError as error:
+            raise ReplicaError(f"the records that the master sent from {at} to {read[0]}: {error}") from error
+        return read[0]
+
+    def _dispatch_any(self, at: int, available: int, grown: dict[ConsumeQueue, None]) -> int:
+        """Dispatch some records, or pass over the blank end of a file; where that ends."""
+        raw = self._read(at, available)
+        if not raw:
+            return at
+        end = self._blank_end(raw, at)
+        if end is None:
+            return self._dispatch_records(raw, at, grown)
+        return end if end <= self._log.max_phy_offset else at
+
     def _read(self, at: int, available: int) -> bytes:
         """Some records, one at least if it is complete."""
-        raw = self._log.read(at, min(_PIECE_BYTES, available)) or b""
+        raw = self._log.read(at, min(self._piece_bytes, available)) or b""
         size = record_mark(raw)[0] if raw else 0
         if len(raw) < size <= min(available, MAX_RECORD_BYTES):
             raw = self._log.read(at, size) or b""

@@ -91,6 +91,7 @@ async def test_new_queues_and_brokers_that_come_and_go_are_followed() -> None:
             assert len(seen.troubles) <= 1  # once for a broker, however many queues it has
 
 
+@pytest.mark.slow
 async def test_a_broker_that_is_silent_is_reported_once_and_read_from_where_it_was() -> None:
     with LocalCluster() as mq, Producer("shop", namesrv=mq.namesrv) as producer:
         mq.create_topic(TOPIC, queues=4)

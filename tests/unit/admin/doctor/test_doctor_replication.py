@@ -91,7 +91,19 @@ def test_a_slave_of_another_master_of_the_name() -> None:
     ("keys", "ha", "severity", "words"),
     [
         ({}, {}, Severity.PROBLEM, ("no slave is connected", "SLAVE_NOT_AVAILABLE")),
-        ({"inSyncReplicas": "2"}, {}, Severity.PROBLEM, ("no slave is connected", "FLUSH_SLAVE_TIMEOUT")),
+        ({"inSyncReplicas": "2"}, {}, Severity.PROBLEM, ("1 copy in sync", "messages are rejected")),
+        (
+            {"inSyncReplicas": "4", "minInSyncReplicas": "3", "enableAutoInSyncReplicas": "true"},
+            {"in_sync_slave_nums": 1},
+            Severity.PROBLEM,
+            ("2 copies in sync, the master's included; messages need 3", "messages are rejected"),
+        ),
+        (
+            {"inSyncReplicas": "2", "enableAutoInSyncReplicas": "true"},
+            {},
+            Severity.PROBLEM,
+            ("no slave is connected", "stored on this broker only"),
+        ),
         (
             {},
             {"ha_connection_info": [HAConnectionRuntimeInfo()]},

@@ -81,6 +81,23 @@ def test_a_store_in_use_is_copied_with_what_is_not_flushed(
     assert compare_stores(Files(), kit.root, tmp_path / "backup" / "store").is_equal
 
 
+def test_a_queue_that_begins_while_the_queues_are_flushed(
+    kit: StoreKit, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = kit.open()
+    made = fill(store, 60)
+    store.flush()
+    for number, step in enumerate(store.derived_steps(thorough=True)):
+        step()
+        made += fill(store, 4, topic=f"after-step-{number}")
+    run_backup(kit.root, tmp_path / "backup")
+    with restored(tmp_path, tmp_path / "backup") as copy:
+        opened = copy.open()
+        assert all_bodies(opened) == sorted(made)
+        assert opened.report.start_phy_offset > 0, "the queues were copied, not rebuilt"
+        assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
 def test_nothing_in_the_store_is_changed(kit: StoreKit, tmp_path: Path) -> None:
     store = kit.open()
     fill(store, 60)

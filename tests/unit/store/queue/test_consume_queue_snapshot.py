@@ -99,6 +99,18 @@ def test_a_snapshot_taken_while_units_were_in_memory_is_looked_after(tmp_path: P
     assert again.get("orders", 0).max_phy_offset == 40
 
 
+@pytest.mark.parametrize("first", [0, 5, 1_000])
+def test_a_queue_that_begins_while_the_snapshot_is_made_is_not_missed(tmp_path: Path, first: int) -> None:
+    queues = load(tmp_path)
+    append(queues.get("orders", 0), 3)
+    queues.flush_round(least_bytes=0, sync=True)
+    queues.get("new", 0).put(first, 600, 10, 0)
+    queues.save_snapshot(COVERED)
+    queues.close()
+    after = load(tmp_path, ok=False)
+    assert after.is_complete and after.topics() == ["orders"]
+
+
 def test_a_damaged_snapshot_is_ignored(store: Path) -> None:
     path = store / "consumequeue.snapshot"
     raw = path.read_bytes()
