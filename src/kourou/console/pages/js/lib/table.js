@@ -2,7 +2,7 @@
  * Table: rows and columns with sortable heads, selection, a keyboard and virtual rows. It shows what it is
  * given; where rows come from (the server, an array) is in table_data.js.
  */
-import { classes, html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
+import { classes, html, useLayoutEffect, useRef, useState } from "./html.js";
 import { useShortcuts } from "./keys.js";
 import { navigate } from "./router.js";
 import { scrollToRow, visibleRows } from "./table_window.js";
@@ -83,7 +83,8 @@ export function Table(props) {
     });
   }, [isVirtual, columns.length, rendered.first]);
 
-  useEffect(() => {
+  // In the same task as the render: a key pressed between the two would be undone by the focus of the row before.
+  useLayoutEffect(() => {
     if (!focusActive.current) return;
     focusActive.current = false;
     const row = scroller.current.querySelector('tbody tr[data-active="true"]');

@@ -13,8 +13,8 @@ import { Table } from "../lib/table.js";
 import { ServerTable, useServerTable } from "../lib/table_data.js";
 import { TimeRange, useTimeRange } from "../lib/time_range.js";
 import { line } from "../lib/visible.js";
+import { QueryForm, RANGE_CHOICES, TextField, useDraft } from "./message_form.js";
 import { messageHref, ReadAccount } from "./message_rows.js";
-import { QueryForm, RANGE_CHOICES, TextField } from "./messages.js";
 
 const OUTCOME_KINDS = { sent: "good", failed: "bad", "redriven before": "info" };
 const FILTERS = ["topic", "key", "expression"];
@@ -43,7 +43,7 @@ function GroupList() {
 function Letters({ group }) {
   const [query, setQuery, link] = useQuery({ topic: "", key: "", expression: "", order: "newest", cursor: "" });
   const range = useTimeRange("all");
-  const [draft, setDraft] = useState(query);
+  const [draft, setDraft] = useDraft(query);
   const [selected, select] = useState(() => new Set());
   const [dialog, setDialog] = useState(null);
   const [asked, setAsked] = useState(0);
@@ -69,7 +69,7 @@ function Letters({ group }) {
       <${Commands} commands=${read.data?.commands} />
     <//>
     <${QueryForm} onSubmit=${submit} button=${t("messages.show")}>
-      <${TimeRange} range=${range} choices=${RANGE_CHOICES} />
+      <${TimeRange} range=${{ ...range, set: (changes) => range.set({ ...changes, cursor: "" }) }} choices=${RANGE_CHOICES} />
       <${TextField} label=${t("dead-letters.origin_topic")} value=${draft.topic} onChange=${change("topic")} />
       <${TextField} label=${t("dead-letters.key")} value=${draft.key} onChange=${change("key")} />
       <label class="stacked is-wide">${t("search.sql")}<input type="text" value=${draft.expression} spellCheck=${false} autoComplete="off" placeholder="region = 'north' AND amount > 5" onInput=${(event) => change("expression")(event.target.value)} /></label>

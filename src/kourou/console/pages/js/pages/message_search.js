@@ -7,8 +7,8 @@ import { t, tn } from "../lib/i18n.js";
 import { useQuery } from "../lib/router.js";
 import { Badge, Empty, ErrorBox, Loaded, Meter, Note } from "../lib/states.js";
 import { TimeRange, useTimeRange } from "../lib/time_range.js";
+import { QueryForm, RANGE_CHOICES, TextField, TopicField, useDraft } from "./message_form.js";
 import { MessageTable } from "./message_rows.js";
-import { QueryForm, RANGE_CHOICES, TextField, TopicField } from "./messages.js";
 
 const POLL_S = 0.5;
 const DEFAULTS = { topic: "", tag: "", sql: "", contains: "", path: "", value: "", messages: "100000", seconds: "60", scan: "" };
@@ -17,7 +17,7 @@ const KINDS = { running: "info", done: "good", cancelled: "warn", failed: "bad" 
 export function MessageSearch() {
   const [query, setQuery] = useQuery(DEFAULTS);
   const range = useTimeRange("all");
-  const [draft, setDraft] = useState(query);
+  const [draft, setDraft] = useDraft(query);
   const [error, setError] = useState(null);
   const [isStarting, setStarting] = useState(false);
   const change = (name) => (value) => setDraft({ ...draft, [name]: value });

@@ -4,14 +4,12 @@ import { useRead } from "../lib/api.js";
 import { Commands } from "../lib/command.js";
 import { t } from "../lib/i18n.js";
 import { navigate, pathOf, useQuery } from "../lib/router.js";
-import { NamePicker } from "../lib/picker.js";
 import { Empty, Freshness, Loaded, PageHead } from "../lib/states.js";
 import { Tabs } from "../lib/tabs.js";
 import { TimeRange, useTimeRange } from "../lib/time_range.js";
+import { QueryForm, RANGE_CHOICES, TextField, TopicField, useDraft } from "./message_form.js";
 import { MessageTable, ReadAccount } from "./message_rows.js";
 import { MessageSearch } from "./message_search.js";
-
-export const RANGE_CHOICES = ["all", "5m", "15m", "1h", "3h", "12h", "24h", "3d", "7d"];
 
 export default function MessagesPage() {
   const tabs = [
@@ -24,32 +22,10 @@ export default function MessagesPage() {
     <${Tabs} label=${t("messages.ways")} tabs=${tabs} />`;
 }
 
-/**
- * A form above results: fields are committed to the URL together.
- * @param {{children: any, onSubmit: () => void, button: string}} props
- */
-export function QueryForm({ children, onSubmit, button }) {
-  const submit = (event) => {
-    event.preventDefault();
-    onSubmit();
-  };
-  return html`<form class="card query-form" role="search" onSubmit=${submit}>${children}<button type="submit" class="is-primary">${button}</button></form>`;
-}
-
-/** The topic field of a form. @param {{value: string, onChange: (value: string) => void}} props */
-export function TopicField({ value, onChange }) {
-  return html`<${NamePicker} label=${t("messages.topic")} value=${value} onChange=${onChange} path="/topics" nameOf=${(row) => row.topic} required />`;
-}
-
-/** A short text field with its label above. */
-export function TextField({ label, value, onChange, type = "text", hint, ...rest }) {
-  return html`<label class="stacked" title=${hint}>${label}<input type=${type} value=${value} autoComplete="off" spellCheck=${false} onInput=${(event) => onChange(event.target.value)} ...${rest} /></label>`;
-}
-
 function ByTime() {
   const [query, setQuery, link] = useQuery({ topic: "", order: "newest", tag: "", broker: "", queue: "", offset: "", cursor: "" });
   const range = useTimeRange("all");
-  const [draft, setDraft] = useState(query);
+  const [draft, setDraft] = useDraft(query);
   const [asked, setAsked] = useState(0);
   const change = (name) => (value) => setDraft({ ...draft, [name]: value });
   const isAll = range.query.range === "all";
@@ -68,7 +44,7 @@ function ByTime() {
   return html`
     <${QueryForm} onSubmit=${submit} button=${t("messages.show")}>
       <${TopicField} value=${draft.topic} onChange=${change("topic")} />
-      <${TimeRange} range=${{ ...range, set: (changes) => { range.set({ ...changes }); setQuery({ cursor: "" }); } }} choices=${RANGE_CHOICES} />
+      <${TimeRange} range=${{ ...range, set: (changes) => range.set({ ...changes, cursor: "" }) }} choices=${RANGE_CHOICES} />
       <label class="stacked">${t("messages.order")}<select value=${draft.order} onChange=${(event) => change("order")(event.target.value)}>
         ${["newest", "oldest"].map((id) => html`<option key=${id} value=${id} selected=${id === draft.order}>${t(`messages.order_${id}`)}</option>`)}</select></label>
       <${TextField} label=${t("messages.tag")} value=${draft.tag} onChange=${change("tag")} placeholder="TagA || TagB" />
@@ -78,7 +54,7 @@ function ByTime() {
     <//>
     ${!query.topic ? html`<${Empty} title=${t("messages.choose_topic")} />` : html`<${Loaded} read=${read}>${(page) => html`
       <div class="result-head"><${Freshness} read=${read} /><${Commands} commands=${page.commands} /></div>
-      <${MessageTable} rows=${page.items} isLoading=${read.isPrevious} empty=${html`<${Empty} title=${t("messages.none")}>${!isAll && html`<a href=${link({ cursor: "" }).replace(/([?&])range=[^&]*/, "$1")}>${t("messages.all_times")}</a>`}<//>`} />
+      <${MessageTable} rows=${page.items} isLoading=${read.isPrevious} empty=${html`<${Empty} title=${t("messages.none")}>${!isAll && html`<a href=${link({ cursor: "", range: "", from: "", to: "" })}>${t("messages.all_times")}</a>`}<//>`} />
       <nav class="pager" aria-label=${t("table.pages")}>
         <span class="muted">${page.stopped_by ? t(`messages.stopped_${page.stopped_by}`) : page.next === null ? t("messages.end") : ""}</span>
         ${query.cursor && html`<a class="button" href=${link({ cursor: "" })}>${t("messages.first_page")}</a>`}
@@ -89,7 +65,7 @@ function ByTime() {
 
 function ByKey() {
   const [query, setQuery] = useQuery({ topic: "", key: "" });
-  const [draft, setDraft] = useState(query);
+  const [draft, setDraft] = useDraft(query);
   const read = useRead(query.topic && query.key ? "/messages/by-key" : null, query);
   const submit = () => (draft.topic === query.topic && draft.key === query.key ? read.reload() : setQuery(draft));
   return html`

@@ -1,5 +1,5 @@
 /** The trace of a message: sends, transaction checks and deliveries as a timeline and as tables. */
-import { html, useState } from "../lib/html.js";
+import { html } from "../lib/html.js";
 import { useRead } from "../lib/api.js";
 import { Commands } from "../lib/command.js";
 import { number } from "../lib/format.js";
@@ -9,14 +9,14 @@ import { pathOf, useQuery } from "../lib/router.js";
 import { Badge, Card, Empty, Freshness, Loaded, Note, PageHead, Problems, Time } from "../lib/states.js";
 import { Table } from "../lib/table.js";
 import { line } from "../lib/visible.js";
-import { QueryForm, TextField } from "./messages.js";
+import { QueryForm, TextField, useDraft } from "./message_form.js";
 import { kindOf, Timeline } from "./trace_timeline.js";
 
 const SYSTEM_TOPIC = "RMQ_SYS_TRACE_TOPIC";
 
 export default function TracePage() {
   const [query, setQuery] = useQuery({ id: "", key: "", topic: "", trace_topic: SYSTEM_TOPIC });
-  const [draft, setDraft] = useState(query);
+  const [draft, setDraft] = useDraft(query);
   const change = (name) => (value) => setDraft({ ...draft, [name]: value });
   const isChosen = query.id !== "" || query.key !== "";
   const read = useRead(isChosen ? "/traces" : null, query.id ? { id: query.id, trace_topic: query.trace_topic } : { key: query.key, topic: query.topic, trace_topic: query.trace_topic });

@@ -47,7 +47,7 @@ export function Timeline({ trace }) {
   const x = (ms) => LABEL + ((ms - begin) / (end - begin)) * plot;
   const height = HEAD + rows.length * ROW + 6;
   const ticks = Array.from({ length: TICKS }, (_, i) => begin + ((end - begin) * i) / (TICKS - 1));
-  return html`<figure class="timeline">
+  return html`<figure class="timeline" tabIndex="0">
     <figcaption class="muted">${t("trace.timeline", { begin: time(begin, { withMilliseconds: true }), length: duration(end - begin) })}</figcaption>
     <svg viewBox=${`0 0 ${WIDTH} ${height}`} role="img" aria-label=${t("trace.timeline_label", { count: rows.length })}>
       ${ticks.map((ms, i) => html`<g key=${i}><line class="timeline-grid" x1=${x(ms)} x2=${x(ms)} y1=${HEAD - 4} y2=${height} /><text class="timeline-tick" x=${x(ms)} y=${HEAD - 9} text-anchor=${i === 0 ? "start" : i === TICKS - 1 ? "end" : "middle"}>+${duration(ms - begin)}</text></g>`)}
