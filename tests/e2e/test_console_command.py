@@ -54,6 +54,8 @@ def test_a_console_in_the_process_of_the_broker(spawn: Spawn, tmp_path: Path) ->
     address = _address(server)
     with urlopen(f"{address}/", timeout=SECONDS) as page:
         assert b'<script type="module"' in page.read()
+    with urlopen(f"{address}/metrics", timeout=SECONDS) as answer:
+        assert b"rocketmq_broker_permission{" in answer.read()
 
     (program,) = (step for step in steps("docs/console.md") if step.is_program)
     text = program.text.replace("http://127.0.0.1:8080", address)

@@ -218,6 +218,7 @@ def standalone(
             host=host,
             advertise=advertise,
             http_port=None if http_port is None else whole_number("--http-port", http_port),
+            has_metrics=console,
         )
         console_at = whole_number("--console-port", console_port) if console else None
         run_standalone(options, StandaloneLog(log_file, log_level), console_port=console_at)

@@ -124,7 +124,8 @@ class _WithConsole:
             return
         from kourou.console.server import ConsoleServer
 
-        console = ConsoleServer(self._settings, {"namesrv": self.servers.address})
+        servers = self.servers
+        console = ConsoleServer(self._settings, {"namesrv": servers.address}, servers.metrics_routes())
         try:
             await console.start()
         except BaseException:

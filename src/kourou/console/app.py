@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -58,6 +58,7 @@ from kourou.console.responses import error_response, json_response
 from kourou.console.security.access import SESSION_COOKIE, Visitor
 from kourou.console.security.guard import Guard
 from kourou.errors import KourouError
+from kourou.transport.http_server import HttpHandler
 
 PAGES: Final = Path(__file__).parent / "pages"
 API: Final = "/api"
@@ -116,6 +117,9 @@ def _routes(context: ConsoleContext) -> Iterable[BaseRoute]:
         operation = _Operation(context, endpoint)
         yield Route(API + endpoint.path, operation.respond, methods=[endpoint.method], name=endpoint.name)
     yield Route(API + "/{path:path}", _no_operation, methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
+    for path, collect in context.metrics.items():
+        scrape = Raw(method="GET", path=path, summary="Metrics", role=Role.READER, respond=_scraped(collect))
+        yield Route(path, _Operation(context, scrape).respond, methods=["GET"], name=path)
     yield Route("/livez", _alive, methods=["GET"])
     yield Mount("/static", _Files(directory=PAGES))
     yield Route("/{path:path}", _page, methods=["GET"])
@@ -124,6 +128,14 @@ def _routes(context: ConsoleContext) -> Iterable[BaseRoute]:
 async def _no_operation(request: Request) -> Response:
     path = request.url.path
     return error_response(not_found(f"there is no {request.method} {path}", f"{API}/openapi.json lists all"))
+
+
+def _scraped(collect: HttpHandler) -> Callable[[Call[Any, Any], Request], Awaitable[Response]]:
+    async def respond(call: Call[Any, Any], request: Request) -> Response:
+        answer = await collect()
+        return Response(b"".join(answer.body), answer.status, media_type=answer.content_type)
+
+    return respond
 
 
 async def _alive(request: Request) -> Response:

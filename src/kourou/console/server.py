@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 
 import uvicorn
@@ -20,6 +20,7 @@ from kourou.console.context import ConsoleContext, console_context
 from kourou.console.settings import ConsoleSettings
 from kourou.errors import ConfigError
 from kourou.transport.addresses import join_address
+from kourou.transport.http_server import HttpHandler
 from kourou.transport.listener import bind_problem
 
 _log = logging.getLogger(__name__)
@@ -32,8 +33,14 @@ _KEEP_ALIVE_S = 30
 class ConsoleServer:
     """A console. `start` and `stop` it once, on the same loop; or use `async with`."""
 
-    def __init__(self, settings: ConsoleSettings, client: ClientOptions) -> None:
+    def __init__(
+        self,
+        settings: ConsoleSettings,
+        client: ClientOptions,
+        metrics: Mapping[str, HttpHandler] | None = None,
+    ) -> None:
         settings.check()
+        self._metrics = metrics
         self._settings = settings
         self._client = client
         self._port = settings.port
@@ -56,7 +63,9 @@ class ConsoleServer:
         settings = self._settings
         listener = _bind(settings)
         try:
-            context = await self._resources.enter_async_context(console_context(settings, self._client))
+            context = await self._resources.enter_async_context(
+                console_context(settings, self._client, self._metrics)
+            )
             await self._serve(context, listener)
         except BaseException:
             listener.close()

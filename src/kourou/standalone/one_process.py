@@ -43,8 +43,8 @@ class Standalone:
         """On return clients can send and consume. Errors say which port or store cannot be had."""
         config, self.notes = namesrv_config(self._options)
         try:
-            self._http = await start_http(self._options, self.why_not_ready, self._metrics_routes)
-            self._namesrv = await start_namesrv(NameServer(config, has_metrics=self._http is not None))
+            self._http = await start_http(self._options, self.why_not_ready, self.metrics_routes)
+            self._namesrv = await start_namesrv(NameServer(config, has_metrics=self._options.is_measured))
             await self._start_broker(self._options.namesrv_address(self._namesrv.port))
         except BaseException:
             await self.stop()
@@ -56,7 +56,7 @@ class Standalone:
         (master,) = self._options.replicas
         config, notes = broker_config(self._options, master, namesrv_addr)
         self.notes += notes
-        broker = BrokerController(config, has_metrics=self._http is not None)
+        broker = BrokerController(config, has_metrics=self._options.is_measured)
         with naming_options(BROKER_OPTIONS, BROKER_OPTIONS):
             await broker.start()
         self._broker = broker
@@ -99,7 +99,8 @@ class Standalone:
         """The metrics of the broker under the names of rocketmq-exporter."""
         return [] if self._broker is None else await self._broker.exporter_families()
 
-    def _metrics_routes(self) -> dict[str, HttpHandler]:
+    def metrics_routes(self) -> dict[str, HttpHandler]:
+        """Answers with the metrics of all, by path."""
         from kourou.transport.metrics_http import EXPORTER_METRICS, METRICS, metrics_handler
 
         return {

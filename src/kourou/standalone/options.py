@@ -83,6 +83,8 @@ class StandaloneOptions:
     advertise: str | None = None
     # Where health checks of all together are answered by HTTP; None: nowhere.
     http_port: int | None = None
+    # Whether metrics are measured also without that port, for the console.
+    has_metrics: bool = False
 
     def check(self) -> None:
         """ConfigError lists every problem with the options."""
@@ -121,6 +123,11 @@ class StandaloneOptions:
             return []
         option = "--brokers" if self.brokers > 1 else "--slaves"
         return [f"{self.store}: is the store of one broker; leave {option}, or use another --store"]
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether metrics are measured."""
+        return self.has_metrics or self.http_port is not None
 
     @property
     def is_single(self) -> bool:

@@ -78,7 +78,7 @@ class BrokerProcess:
         keys = broker_overrides(options, replica, namesrv_addr)
         if port is not None:
             keys["listenPort"] = str(port)
-        if options.http_port is not None:
+        if options.is_measured:
             keys |= {"httpPort": "0", "httpBindAddress": LOOPBACK}  # for the supervisor's own probes
         arguments = [f"--logFile={options.log_folder / name}.log"]
         arguments += [f"--set={key}={text}" for key, text in keys.items()]
@@ -183,8 +183,8 @@ class Supervisor:
         for note in self.notes:
             _log.info("note: %s", note)
         try:
-            self._http = await start_http(self._options, self.why_not_ready, self._metrics_routes)
-            self._namesrv = await start_namesrv(NameServer(config, has_metrics=self._http is not None))
+            self._http = await start_http(self._options, self.why_not_ready, self.metrics_routes)
+            self._namesrv = await start_namesrv(NameServer(config, has_metrics=self._options.is_measured))
             await self._start_brokers()
         except BaseException:
             await self.stop()
@@ -282,7 +282,8 @@ class Supervisor:
         """`host:port` where health checks are answered by HTTP; None: nowhere."""
         return None if self._http is None else self._http.address
 
-    def _metrics_routes(self) -> dict[str, HttpHandler]:
+    def metrics_routes(self) -> dict[str, HttpHandler]:
+        """Answers with the metrics of all, by path."""
         from kourou.transport.metrics_http import EXPORTER_METRICS, METRICS, merged_handler, metrics_handler
 
         async def own() -> list[Family]:

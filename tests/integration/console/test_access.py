@@ -53,6 +53,7 @@ async def test_a_change_in_a_session_needs_its_csrf_token(guarded: Console, endp
 
 async def test_every_route_is_an_operation_or_has_no_data(guarded: Console) -> None:
     declared = {f"/api{endpoint.path}" for endpoint in ENDPOINTS} | {"/api/openapi.json"}
+    declared |= {"/metrics", "/metrics/exporter"}
     without_data = {"/api/{path:path}", "/livez", "/{path:path}"}
     for route in make_app(guarded.context).routes:
         if isinstance(route, Mount):
@@ -60,8 +61,8 @@ async def test_every_route_is_an_operation_or_has_no_data(guarded: Console) -> N
         else:
             assert isinstance(route, Route)
             assert route.path in declared | without_data, route.path
-    answer = await guarded.http.get("/api/openapi.json")
-    assert answer.status_code == 401
+    for path in ("/api/openapi.json", "/metrics", "/metrics/exporter"):
+        assert (await guarded.http.get(path)).status_code == 401
 
 
 async def test_roles_and_sessions(guarded: Console) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kourou.console.app import CSRF_HEADER, ENDPOINTS, MAX_BODY_BYTES
+from kourou.testing.cluster import Cluster
 from tests.integration.console.kit import Console, console_of
 
 
@@ -52,3 +53,11 @@ async def test_every_operation_is_described(away: Console) -> None:
     }
     assert described == {(one.name, one.method, one.role.label) for one in ENDPOINTS}
     assert len(described) == len(ENDPOINTS)
+
+
+async def test_the_metrics_of_the_cluster(running: Cluster, console: Console) -> None:
+    text = (await console.http.get("/metrics/exporter")).text
+    assert f'rocketmq_broker_tps{{cluster="DefaultCluster",brokerIP="{running.brokers[0].address}"' in text
+    answer = await console.http.get("/metrics")
+    assert "process_resident_memory_bytes" in answer.text
+    assert answer.headers["content-type"].startswith("text/plain")
