@@ -77,7 +77,7 @@ class ClusterView:
         self._last_sample: TopSample | None = None
         # Brokers keep the lag for a while, too.
         self._has_changed = False
-        self._lag_table = SharedRead(self._read_lag_table, _STATE_KEEP_S)
+        self._derived: dict[str, tuple[tuple[object, ...], Any]] = {}
         self._producers = SharedRead(self._read_producers, _LAG_KEEP_S)
         self._dead_letters = SharedRead(self._read_dead_letters, _LAG_KEEP_S)
         self._delays = SharedRead(lambda: self._of_brokers(broker_delays), _LAG_KEEP_S)
@@ -138,17 +138,22 @@ class ClusterView:
 
     async def lag_table(self) -> Reading[LagTable]:
         """The progress of all groups, summed by topic and group."""
-        return await self._lag_table.get()
+        lags = await self.lags()
+        table = self.derived("lag table", (lags,), lambda: lag_table(lags.data, lags.as_of))
+        return Reading(table, lags.as_of, lags.problems)
 
     async def rates(self) -> Rates:
         """Messages per second of topics and groups."""
         activity = (await self.activity()).data
-        if activity.seconds < _MIN_RATE_S:
-            return Rates({}, {})
-        return Rates(
-            {row.topic: round(row.in_tps, 2) for row in activity.topics},
-            {row.group: round(row.consume_tps, 2) for row in activity.groups},
-        )
+        return self.derived("rates", (activity,), lambda: _rates(activity))
+
+    def derived(self, name: str, sources: tuple[object, ...], build: Callable[[], T]) -> T:
+        """What `build` makes of these reads; the same object as long as they are the same."""
+        kept = self._derived.get(name)
+        if kept is None or any(old is not new for old, new in zip(kept[0], sources, strict=True)):
+            kept = self._derived[name] = (sources, build())
+        found: T = kept[1]
+        return found
 
     async def producers(self) -> Reading[dict[str, dict[str, list[ProducerInfo]]]]:
         """The connected producers: broker name → group → clients."""
@@ -187,7 +192,6 @@ class ClusterView:
             self._topics,
             self._groups,
             self._lags,
-            self._lag_table,
             self._slaves,
             self._activity,
             self._producers,
@@ -246,10 +250,6 @@ class ClusterView:
 
         found, as_of, problems = await self._of_masters(ask)
         return Reading([queue for _, queues in found for queue in queues], as_of, problems)
-
-    async def _read_lag_table(self) -> Reading[LagTable]:
-        lags = await self.lags()
-        return Reading(lag_table(lags.data, lags.as_of), lags.as_of, lags.problems)
 
     async def _read_producers(self) -> Reading[dict[str, dict[str, list[ProducerInfo]]]]:
         async def ask(address: str) -> dict[str, list[ProducerInfo]]:
@@ -315,6 +315,15 @@ class ClusterView:
             else:
                 found.append((master, answer))
         return found, as_of, problems
+
+
+def _rates(activity: TopView) -> Rates:
+    if activity.seconds < _MIN_RATE_S:
+        return Rates({}, {})
+    return Rates(
+        {row.topic: round(row.in_tps, 2) for row in activity.topics},
+        {row.group: round(row.consume_tps, 2) for row in activity.groups},
+    )
 
 
 def _now_ms() -> int:

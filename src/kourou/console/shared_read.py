@@ -8,14 +8,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
 
 
+_MAX_SHARE: Final = 10
+"""A result is kept at least so many times as long as its read took: large clusters are read less often."""
+
+
 class SharedRead(Generic[T]):
-    """The result of `load`, read again when it is older than `keep_s`. Concurrent callers share one read.
-    An error is raised for all of them and not kept."""
+    """The result of `load`, read again when it is older than `keep_s`, or later if reading takes long.
+    Concurrent callers share one read. An error is raised for all of them and not kept."""
 
     def __init__(
         self, load: Callable[[], Awaitable[T]], keep_s: float, clock: Callable[[], float] = time.monotonic
@@ -24,32 +28,45 @@ class SharedRead(Generic[T]):
         self._keep_s = keep_s
         self._clock = clock
         self._result: tuple[float, T] | None = None
+        """With the time until which it is kept."""
         self._reading: asyncio.Task[T] | None = None
+        self._tasks: set[asyncio.Task[T]] = set()
 
     async def get(self, *, is_new: bool = False) -> T:
-        """The kept result, or a new one; with `is_new` one whose read starts now, unless it is under way."""
-        if not is_new and self._result is not None and self._clock() - self._result[0] < self._keep_s:
+        """The kept result, or a new one; with `is_new` one whose read starts now."""
+        if is_new:
+            self.forget()
+        if self._result is not None and self._clock() < self._result[0]:
             return self._result[1]
         if self._reading is None:
             self._reading = asyncio.create_task(self._read(), name="console-shared-read")
+            self._tasks.add(self._reading)
         # A caller that goes away does not end the read of the others.
         return await asyncio.shield(self._reading)
 
     def forget(self) -> None:
-        """Drop the kept result: something was changed."""
+        """Drop the kept result: something was changed. A read under way may be from before: its callers get
+        it, later ones do not."""
         self._result = None
+        self._reading = None
 
     async def stop(self) -> None:
-        """Cancel a read that is under way."""
-        if self._reading is not None:
-            self._reading.cancel()
-            await asyncio.gather(self._reading, return_exceptions=True)
+        """Cancel reads that are under way."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _read(self) -> T:
+        task = asyncio.current_task()
         began = self._clock()
         try:
             result = await self._load()
-            self._result = began, result
+            if self._reading is task:
+                keep_s = max(self._keep_s, _MAX_SHARE * (self._clock() - began))
+                self._result = began + keep_s, result
             return result
         finally:
-            self._reading = None
+            if self._reading is task:
+                self._reading = None
+            self._tasks = {other for other in self._tasks if other is not task}

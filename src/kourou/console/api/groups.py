@@ -92,16 +92,20 @@ async def _groups(call: Call[GroupsQuery, NoBody]) -> Page[GroupRow]:
     for kind in sorted(kinds - set(GroupKind)):
         raise bad_input("kinds", f"no kind {kind!r}; there are: {', '.join(GroupKind)}")
     groups, lags, rates = await asyncio.gather(view.groups(), view.lag_table(), view.rates())
-    # A group without settings may have left offsets.
-    names = {*groups.data, *lags.data.by_group}
+    rows = view.derived(
+        "group rows",
+        (groups, lags.data, rates),
+        lambda: [
+            _row(group, groups.data.get(group, {}), lags.data, rates.consumed.get(group))
+            # A group without settings may have left offsets.
+            for group in sorted({*groups.data, *lags.data.by_group})
+        ],
+    )
+    if kinds:
+        rows = [row for row in rows if row.kind in kinds]
     if query.topic:
-        names &= set(lags.data.groups_of.get(query.topic, ()))
-    rows = [
-        _row(group, configs, lags.data, rates.consumed.get(group))
-        for group in sorted(names)
-        if (configs := groups.data.get(group, {})) is not None
-        and (not kinds or group_kind(group, configs) in kinds)
-    ]
+        consuming = set(lags.data.groups_of.get(query.topic, ()))
+        rows = [row for row in rows if row.group in consuming]
     page = cut_page(
         rows,
         query,

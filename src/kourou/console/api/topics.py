@@ -74,12 +74,18 @@ async def _topics(call: Call[TopicsQuery, NoBody]) -> Page[TopicRow]:
         view.topics(), view.lag_table(), view.rates(), view.brokers()
     )
     own = own_topics(broker.place for broker in brokers.data)
-    rows = (
-        _row(topic, configs, kind, lags.data, rates.stored.get(topic))
-        for topic, configs in sorted(topics.data.items())
-        if (not query.broker or query.broker in configs)
-        and ((kind := topic_kind(topic, configs.values(), own)) in kinds or not kinds)
+    rows = view.derived(
+        "topic rows",
+        (topics, lags.data, rates),
+        lambda: [
+            _row(topic, configs, topic_kind(topic, configs.values(), own), lags.data, rates.stored.get(topic))
+            for topic, configs in sorted(topics.data.items())
+        ],
     )
+    if query.broker:
+        rows = [row for row in rows if query.broker in row.brokers]
+    if kinds:
+        rows = [row for row in rows if row.kind in kinds]
     return cut_page(
         rows,
         query,
