@@ -74,7 +74,7 @@ class Standalone:
         subprocess.run(
             ["bash", "-eu"], input=tls_commands(), text=True, cwd=home, env=self.environ, check=True
         )
-        free = ["standalone", "--namesrv-port", "0", "--broker-port", "0"]
+        free = ["standalone", "--namesrv-port", "0", "--broker-port", "0", "--console", "--console-port", "0"]
         self.process = ServerProcess("kourou.cli.main", free, self.environ, home / "server")
 
     def wait_ready(self, home: Path) -> str:
@@ -83,12 +83,16 @@ class Standalone:
         found = re.search(r"namesrvAddr=(\S+)", self.process.wait_first_line())
         assert found is not None, self.process.output
         as_shown = self.process.output.replace(str(home), "/home/ann").splitlines()
-        for page in ("README.md", "docs/quickstart.md"):
-            (start,) = [step for step in steps(page) if step.text == "kourou standalone"]
+        without_console = [line for line in as_shown if not line.startswith("console: ")]
+        for page, command, shown in (
+            ("README.md", "kourou standalone --console", as_shown),
+            ("docs/quickstart.md", "kourou standalone", without_console),
+        ):
+            (start,) = [step for step in steps(page) if step.text == command]
             assert start.output is not None
             expected = tuple(re.sub(r":\d+", ":…", line) for line in start.output)
             # Whether there is a kernel depends on the machine.
-            assert is_like(as_shown, (*expected[:-1], "compiled kernel …")), as_shown
+            assert is_like(shown, (*expected[:-1], "compiled kernel …")), shown
         return found[1]
 
 

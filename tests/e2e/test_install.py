@@ -81,7 +81,13 @@ def test_a_build_that_requires_the_kernel_fails_without_a_compiler(python: Path)
 def test_the_kernel_can_be_left_out_on_purpose(tmp_path: Path) -> None:
     wheel = build_wheel(tmp_path, KOUROU_KERNEL="0")
     assert wheel.name == f"kourou-{VERSION}-py3-none-any.whl"
-    assert KERNEL not in zipfile.ZipFile(wheel).namelist()
+    names = zipfile.ZipFile(wheel).namelist()
+    assert KERNEL not in names
+    # The console's pages are files of the wheel.
+    pages = {name for name in names if name.startswith("kourou/console/pages/")}
+    assert {"index.html", "js/main.js", "lang/zh.json", "vendor/README.md"} <= {
+        name.removeprefix("kourou/console/pages/") for name in pages
+    }
 
 
 @pytest.mark.parametrize("variables", [{"CC": NO_COMPILER}, {"KOUROU_KERNEL": "0"}])
