@@ -13,6 +13,7 @@ from typing import Final
 
 from kourou.admin import exporter as cluster_exporter
 from kourou.broker.metrics import kourou_names, rocketmq_names
+from kourou.client import metrics as client_names
 from kourou.metrics import exporter_names, exposition, process
 from kourou.metrics.families import Metric, metrics_of
 from kourou.namesrv import metrics as namesrv_names
@@ -26,6 +27,7 @@ SECTIONS: Final = (
     ("A broker's own", metrics_of(kourou_names, exposition)),
     ("A name server's own", metrics_of(namesrv_names)),
     ("Of every process", metrics_of(process)),
+    ("Of clients", metrics_of(client_names)),
     (
         "rocketmq-exporter's names",
         [*metrics_of(exporter_names, cluster_exporter), *(each.metric for each in exporter_names.RUNTIME)],
