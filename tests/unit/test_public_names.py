@@ -46,6 +46,7 @@ OTEL = ["ConsumeSpans", "SendSpans", "carry", "context_of"]
 TESTING = ["AsyncLocalCluster", "ClusterStateError", "LocalCluster", "NotConsumedError", "UnknownTopicError"]
 SPARK = [
     *["DataLossError", "LagListener", "ProgressPublisher", "RocketmqDataSource", "StreamLag"],
+    "StreamMetrics",
     *["local_session", "open_archive", "read_lake", "register", "stream_lag"],
 ]
 NAMES = {
