@@ -115,6 +115,9 @@ async def test_offsets_of_another_group_are_copied(console: Console, traffic: Tr
     assert preview["details"]["moves"][0]["old_offset"] is None
     await console.change("POST", "/groups/copy/offset-copies", body, plan=preview["plan"])
     assert await _offset(console, "copy", 1, 0, traffic.running) == 2
+    # It never had a member, and so no retry topic.
+    (progress,) = (await console.get("/groups/copy"))["topics"]
+    assert (progress["topic"], len(progress["queues"])) == (TOPIC, 4)
 
 
 async def test_a_broker_away_is_named_before_and_after(console: Console, traffic: Traffic) -> None:

@@ -184,3 +184,14 @@ async def test_a_broker_that_cannot_list_its_producers_is_named(console: Console
     assert [row["group"] for row in page["items"]] == ["shop"]
     (problem,) = page["problems"]
     assert "broker-old" in problem and "not supported" in problem
+
+
+async def test_one_group_while_a_broker_is_away(console: Console, traffic: Traffic) -> None:
+    await register_dead_broker(traffic.running, TOPIC, f"%RETRY%{GROUP}")
+    console.context.view.forget()
+    page = await console.get(f"/groups/{GROUP}")
+    assert any("broker-dead" in problem for problem in page["problems"])
+    (orders,) = [topic for topic in page["topics"] if topic["topic"] == TOPIC]
+    assert {queue["broker_name"] for queue in orders["queues"]} == {"broker-a", "broker-b"}
+    view = await console.get(f"/topics/{TOPIC}")
+    assert [(group["group"], group["lag"]) for group in view["groups"]] == [(GROUP, 0)]
