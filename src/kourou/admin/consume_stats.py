@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import Final
 
 from kourou.admin.connections import consumer_connection, replica_addresses
 from kourou.admin.session import Admin
+from kourou.admin.targets import call_each
 from kourou.admin.topics import topic_names
 from kourou.errors import KourouError, RemotingError, ResponseError
 from kourou.protocol.bodies import (
@@ -85,15 +85,27 @@ class GroupSummary:
 
 
 async def consume_stats(
-    admin: Admin, group: str, topic: str | None = None, *, route_of: str | None = None
+    admin: Admin,
+    group: str,
+    topic: str | None = None,
+    *,
+    route_of: str | None = None,
+    is_partial: bool = False,
 ) -> GroupProgress:
     """A group's progress in one topic or in all. `route_of`: a topic or cluster whose brokers are queried.
+    `is_partial`: unreachable brokers are left out, unless all are.
 
     For a group without offsets: ResponseError BROADCAST_CONSUMPTION if its members broadcast,
     CONSUMER_NOT_ONLINE otherwise.
     """
     addresses = replica_addresses(await _route(admin, group, topic, route_of))
-    found = await asyncio.gather(*(_stats_at(admin, address, group, topic) for address in addresses))
+    answers = await call_each(addresses, lambda address: _stats_at(admin, address, group, topic))
+    found: list[ConsumeStats] = []
+    for _, answer in answers:
+        if not isinstance(answer, KourouError):
+            found.append(answer)
+        elif not (is_partial and isinstance(answer, RemotingError)):
+            raise answer
     table = {queue: offsets for stats in found for queue, offsets in stats.offset_table.items()}
     if not table:
         raise await _reason_for_none(admin, group)

@@ -11,6 +11,7 @@ from typing import Final
 
 from kourou.admin.connections import replica_addresses
 from kourou.admin.consume_stats import STATS_TIMEOUT_FACTOR, consume_stats
+from kourou.admin.namesrvs import properties_of
 from kourou.admin.session import Admin, replica_address
 from kourou.errors import ConfigError, KourouError, RemotingError, ResponseError
 from kourou.protocol.bodies import (
@@ -35,6 +36,7 @@ from kourou.protocol.headers import (
 )
 from kourou.protocol.versions import V5_0_0, version_desc
 
+_SERVER_SIDE_KEY: Final = "useServerSideResetOffset"
 TO_THE_END: Final = -1
 """Instead of a time: after the newest message."""
 
@@ -151,7 +153,8 @@ async def reset_queue(
 ) -> int:
     """Reset a group in one queue, to a time or to an offset; returns the new offset.
 
-    ConfigError for a broker of RocketMQ 4: it would reset the group in all queues.
+    ConfigError for a broker that would reset the group in all queues: of RocketMQ 4, or with
+    `useServerSideResetOffset=false`.
     """
     address = await admin.broker_address(broker)
     answer = await admin.call(
@@ -163,6 +166,11 @@ async def reset_queue(
         raise ConfigError(
             f"{address} runs RocketMQ {version_desc(answer.version)}, which resets a group in all queues of "
             "a topic or in none; omit -b, -q and -o"
+        )
+    if await _is_reset_by_clients(admin, address):
+        raise ConfigError(
+            f"{address} has {_SERVER_SIDE_KEY}=false and resets a group in all queues of a topic or in none; "
+            "omit -b, -q and -o, or set it to true"
         )
     if queue_offset is None:
         queue_offset = (
@@ -180,6 +188,15 @@ async def reset_queue(
     )
     await _reset_at(admin, address, header)
     return queue_offset
+
+
+async def _is_reset_by_clients(admin: Admin, address: str) -> bool:
+    """Whether a broker of version 5 only passes a reset on to the members, which reset all queues."""
+    try:
+        answer = await admin.call(address, RequestCode.GET_BROKER_CONFIG)
+    except ResponseError:
+        return False  # accounts that may reset may not read the configuration
+    return properties_of(answer.body).get(_SERVER_SIDE_KEY) == "false"
 
 
 async def reset_offsets_either_way(

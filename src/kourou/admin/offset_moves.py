@@ -243,9 +243,13 @@ async def _apply_one(admin: Admin, group: str, topic: str, move: QueueMove) -> O
                 queue_offset=move.new_offset,
             )
         except ConfigError:
-            # RocketMQ 4 cannot reset one queue. Written offsets would be overwritten by online members.
+            # The broker cannot reset one queue. Written offsets would be overwritten by online members.
             if await _is_online(admin, group, move.address):
-                raise
+                return Outcome(
+                    where,
+                    f"{move.address} resets a group in all queues of a topic or in none, and {group} has "
+                    "members online: stop them first, or reset all queues",
+                )
             await _write(admin, group, topic, move)
     except KourouError as error:
         return Outcome(where, str(error))

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from kourou.client.idempotence.idempotence_database import DbApiStore
     from kourou.client.idempotence.idempotence_stores import MemoryStore, RedisStore, SqliteStore
+    from kourou.client.metrics import metrics_text
     from kourou.client.producer.producer_hooks import EndTransactionContext, ProducerHook, SendContext
     from kourou.client.producer.producer_stats import ProducerStats
     from kourou.client.producer.queue_choice import (
@@ -73,6 +74,7 @@ else:
             ),
             "kourou.client.idempotence.idempotence_database": ("DbApiStore",),
             "kourou.client.idempotence.idempotence_stores": ("MemoryStore", "RedisStore", "SqliteStore"),
+            "kourou.client.metrics": ("metrics_text",),
             "kourou.client.producer.producer_hooks": ("EndTransactionContext", "ProducerHook", "SendContext"),
             "kourou.client.producer.producer_stats": ("ProducerStats",),
             "kourou.client.producer.queue_choice": (
@@ -132,6 +134,7 @@ __all__ = [
     "TransactionalStore",
     "business_key",
     "lag",
+    "metrics_text",
     "select_by_hash",
     "select_by_machine_room",
     "select_by_random",

@@ -6,7 +6,6 @@ CSRF token and converts the parameters. Nothing else is reachable but static fil
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -49,7 +48,7 @@ from kourou.console.api import (
     topics,
     traces,
 )
-from kourou.console.api_errors import ApiError, api_error_of, not_found
+from kourou.console.api_errors import ApiError, api_error_of, bad_input, not_found
 from kourou.console.audit import AuditRecord
 from kourou.console.context import ConsoleContext
 from kourou.console.endpoints import Call, Change, Done, Endpoint, Plan, Raw, Read, Role
@@ -57,7 +56,6 @@ from kourou.console.openapi import openapi_document
 from kourou.console.responses import error_response, json_response
 from kourou.console.security.access import SESSION_COOKIE, Visitor
 from kourou.console.security.guard import Guard
-from kourou.errors import KourouError
 from kourou.transport.http_server import HttpHandler
 
 PAGES: Final = Path(__file__).parent / "pages"
@@ -65,6 +63,8 @@ API: Final = "/api"
 CSRF_HEADER: Final = "X-CSRF-Token"
 MAX_BODY_BYTES: Final = 8 * 1024 * 1024
 """A message of 4 MiB, escaped as JSON."""
+_RESOURCE_PARTS: Final = 4
+"""`/api/topics/orders` of `/api/topics/orders/offsets`."""
 _MIN_GZIP_BYTES: Final = 2_048
 _GZIP_LEVEL: Final = 3
 
@@ -156,6 +156,14 @@ class _Files(StaticFiles):
         return response
 
 
+def _preview_of(query: dict[str, str]) -> tuple[bool, str | None]:
+    """Whether only a preview is requested, and the plan to compare with; both are removed from the query."""
+    text, plan = query.pop("preview", "false"), query.pop("plan", None)
+    if text not in ("true", "false"):
+        raise bad_input("preview", f"{text!r} is neither true nor false")
+    return text == "true", plan
+
+
 @dataclass(frozen=True, slots=True)
 class _Operation:
     """One endpoint as a request handler."""
@@ -175,8 +183,7 @@ class _Operation:
         endpoint = self.endpoint
         visitor = await self._authorized(request)
         query = dict(request.query_params)
-        is_preview = isinstance(endpoint, Change) and query.pop("preview", "false") == "true"
-        plan = query.pop("plan", None) if isinstance(endpoint, Change) else None
+        is_preview, plan = _preview_of(query) if isinstance(endpoint, Change) else (False, None)
         call: Call[Any, Any] = Call(
             self.context,
             visitor,
@@ -241,10 +248,20 @@ class _Operation:
         *,
         is_preview: bool,
     ) -> Response:
+        if is_preview:
+            return json_response((await endpoint.planner(call)).preview())
+        # Two administrators who confirm the same preview: the second one is compared with what the first did.
+        done = await self.context.changes.run(
+            "/".join(request.url.path.split("/")[:_RESOURCE_PARTS]),
+            lambda: self._confirmed(endpoint, call, request, plan_id),
+        )
+        return json_response(done, HTTPStatus.OK if done.is_complete else HTTPStatus.MULTI_STATUS)
+
+    async def _confirmed(
+        self, endpoint: Change, call: Call[Any, Any], request: Request, plan_id: str | None
+    ) -> Done:
         plan = await endpoint.planner(call)
         preview = plan.preview()
-        if is_preview:
-            return json_response(preview)
         if plan_id is not None and plan_id != preview.plan:
             raise ApiError(
                 HTTPStatus.CONFLICT,
@@ -253,19 +270,18 @@ class _Operation:
                 "check what would happen now, and confirm again",
                 preview=preview,
             )
-        # A browser that goes away does not interrupt a change halfway.
-        done = await asyncio.shield(asyncio.ensure_future(self._run(endpoint, call, request, plan)))
-        return json_response(done, HTTPStatus.OK if done.is_complete else HTTPStatus.MULTI_STATUS)
+        return await self._run(endpoint, call, request, plan)
 
     async def _run(self, endpoint: Change, call: Call[Any, Any], request: Request, plan: Plan) -> Done:
         outcome, problems = "failed", ["interrupted"]
         try:
             done = await plan.run()
             problems = [f"{one.target}: {one.problem}" for one in done.outcomes if not one.is_done]
-            outcome = "partly" if problems else "done"
+            if any(one.is_done for one in done.outcomes) or not problems:
+                outcome = "partly" if problems else "done"
             return done
-        except (KourouError, ApiError) as error:
-            problems = [str(error)]
+        except Exception as error:
+            problems = [str(error) or repr(error)]
             raise
         finally:
             self.context.view.forget()

@@ -26,8 +26,9 @@ from kourou.admin.topics import topic_configs, topic_status
 from kourou.console.group_members import GroupMembers, Members
 from kourou.console.lag_table import LagTable, lag_table
 from kourou.console.shared_read import SharedRead
-from kourou.errors import KourouError, ResponseError
+from kourou.errors import KourouError, RemotingError, ResponseError
 from kourou.protocol.bodies import ProducerInfo, SubscriptionGroupConfig, TopicConfig
+from kourou.protocol.codes import ResponseCode
 from kourou.protocol.names import DLQ_GROUP_TOPIC_PREFIX, is_dlq_topic, reply_topic
 
 # Pages refresh every few seconds; tables change rarely, and a change made here drops them at once.
@@ -111,9 +112,16 @@ class ClusterView:
     async def queue_lags(self, group: str, topic: str | None = None) -> list[GroupQueueLag]:
         """The progress of one group in every queue, of one topic or all; none if it has no offsets."""
         try:
-            progress = await consume_stats(self._admin, group, topic)
-        except ResponseError:
+            progress = await consume_stats(self._admin, group, topic, is_partial=True)
+        except RemotingError:
             return []
+        except ResponseError as error:
+            # A group that never had a member has no retry topic, and may have offsets nevertheless.
+            if topic is not None or error.code != ResponseCode.TOPIC_NOT_EXIST:
+                return []
+            topics = (await self.lag_table()).data.topics_of.get(group, [])
+            found = await asyncio.gather(*(self.queue_lags(group, one) for one in topics))
+            return [queue for queues in found for queue in queues]
         return [
             GroupQueueLag(
                 queue.topic,

@@ -14,6 +14,7 @@ from kourou.console.audit import AuditLog
 from kourou.console.cluster_view import ClusterView
 from kourou.console.history import History
 from kourou.console.message_scans import MessageScans
+from kourou.console.running_changes import RunningChanges
 from kourou.console.security.access import Access
 from kourou.console.security.users import UsersFile
 from kourou.console.settings import ConsoleSettings
@@ -35,6 +36,7 @@ class ConsoleContext:
     access: Access
     audit: AuditLog
     scans: MessageScans
+    changes: RunningChanges
     metrics: Mapping[str, HttpHandler]
     """Answers with metrics, by path."""
 
@@ -61,8 +63,12 @@ async def console_context(
         parts.push_async_callback(history.stop)
         scans = MessageScans()
         parts.push_async_callback(scans.stop)
+        changes = RunningChanges()
+        parts.push_async_callback(changes.stop)
         metrics = cluster_metrics(admin) if metrics is None else metrics
-        yield ConsoleContext(settings, admin, view, history, doctor, Access(users), audit, scans, metrics)
+        yield ConsoleContext(
+            settings, admin, view, history, doctor, Access(users), audit, scans, changes, metrics
+        )
 
 
 def cluster_metrics(admin: Admin) -> dict[str, HttpHandler]:

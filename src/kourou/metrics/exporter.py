@@ -15,10 +15,8 @@ from kourou.metrics.families import Family, Metric, Sample
 
 _RETRY: Final = "%RETRY%"
 _DLQ: Final = "%DLQ%"
-_RATE_KEYS: Final = {
-    names.BROKER_TPS: ("putTps",),
-    names.BROKER_QPS: ("getTransferredTps", "getTransferedTps"),  # 5.x, 4.x
-}
+_RATE_KEYS: Final = {names.BROKER_TPS: "putTps", names.BROKER_QPS: names.TRANSFERRED}
+_TRANSFERRED_4: Final = "getTransferedTps"
 _MINUTE: Final = 1
 
 
@@ -116,13 +114,13 @@ def exporter_families(facts: ExporterFacts) -> Iterator[Family]:
 
 
 def _brokers(brokers: Sequence[BrokerFacts]) -> Iterator[Family]:
-    for metric, keys in _RATE_KEYS.items():
-        yield metric.family([(_broker(each), _rate(each.runtime, keys)) for each in brokers])
+    for metric, key in _RATE_KEYS.items():
+        yield metric.family([(_broker(each), _rate(_text(each.runtime, key))) for each in brokers])
     yield names.COMMITLOG_DIFF.family([(_broker(each), each.log_behind_bytes) for each in brokers])
     for metric, key, read in names.RUNTIME:
         samples: list[Sample] = []
         for each in brokers:
-            value = read(each.runtime.get(key, ""))
+            value = read(_text(each.runtime, key))
             if value is not None:
                 samples.append((_runtime_labels(each), value))
         yield metric.family(samples)
@@ -138,12 +136,15 @@ def _runtime_labels(facts: BrokerFacts) -> tuple[str, ...]:
     return facts.cluster, facts.address, facts.broker, *version, runtime.get("brokerVersion", "")
 
 
-def _rate(runtime: Mapping[str, str], keys: Iterable[str]) -> float:
-    for key in keys:
-        words = runtime.get(key, "").split()
-        if len(words) > _MINUTE:
-            return names.read_number(words[_MINUTE]) or 0.0
-    return 0.0
+def _text(runtime: Mapping[str, str], key: str) -> str:
+    text = runtime.get(key, "")
+    return text or runtime.get(_TRANSFERRED_4, "") if key == names.TRANSFERRED else text
+
+
+def _rate(text: str) -> float:
+    """Over a minute, or over the longest time that there is."""
+    words = text.split()[: _MINUTE + 1]
+    return (names.read_number(words[-1]) or 0.0) if words else 0.0
 
 
 def _topics(topics: Sequence[TopicFacts]) -> Iterator[Family]:

@@ -121,7 +121,8 @@ def _rate(position: int) -> Callable[[str], float | None]:
 
     def read(text: str) -> float | None:
         words = text.split()
-        return read_number(words[position]) if position < len(words) else None
+        # Apache leaves out those over a time that it has not run for.
+        return read_number(words[position]) if position < len(words) else 0.0
 
     return read
 
@@ -134,7 +135,7 @@ def _times_within(range_name: str) -> Callable[[str], float | None]:
             name, _, count = word.rpartition(":")
             if name == f"[{range_name}]":
                 return read_number(count)
-        return None
+        return 0  # in Apache's first minute there are none
 
     return read
 
@@ -142,6 +143,9 @@ def _times_within(range_name: str) -> Callable[[str], float | None]:
 def _runtime(name: str, help_text: str, key: str, read: Callable[[str], float | None]) -> Runtime:
     return Runtime(_gauge(f"brokeruntime_{name}", help_text, RUNTIME_LABELS), key, read)
 
+
+TRANSFERRED: Final = "getTransferredTps"
+"""The key of RocketMQ 5; 4.x spells it with one r."""
 
 _NUMBERS: Final = {
     "msg_put_total_today_now": ("msgPutTotalTodayNow", "Messages stored by now."),
@@ -200,7 +204,7 @@ _RATES: Final = {
     "getfound": ("getFoundTps", "Gets that found messages"),
     "getmiss": ("getMissTps", "Gets that found none"),
     "gettotal": ("getTotalTps", "Gets"),
-    "gettransfered": ("getTransferedTps", "Messages delivered"),
+    "gettransfered": (TRANSFERRED, "Messages delivered"),
 }
 _PUT_TIMES: Final = {
     "0ms": "<=0ms",

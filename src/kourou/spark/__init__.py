@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kourou.spark.source.data_source import RocketmqDataSource
     from kourou.spark.source.lag_listener import LagListener, StreamLag, stream_lag
     from kourou.spark.source.progress_publisher import ProgressPublisher
+    from kourou.spark.source.stream_metrics import StreamMetrics
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -38,6 +39,7 @@ else:
             "kourou.spark.source.data_source": ("RocketmqDataSource",),
             "kourou.spark.source.lag_listener": ("LagListener", "StreamLag", "stream_lag"),
             "kourou.spark.source.progress_publisher": ("ProgressPublisher",),
+            "kourou.spark.source.stream_metrics": ("StreamMetrics",),
         },
         install=_INSTALL,
     )
@@ -48,6 +50,7 @@ __all__ = [
     "ProgressPublisher",
     "RocketmqDataSource",
     "StreamLag",
+    "StreamMetrics",
     "local_session",
     "open_archive",
     "read_lake",

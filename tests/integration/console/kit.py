@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,12 @@ class Console:
         return answer.json()
 
 
+@cache
+def _hashed() -> str:
+    """The password, hashed once: it takes as long as an attacker should need."""
+    return hash_password(PASSWORD)
+
+
 @asynccontextmanager
 async def console_of(
     namesrv: str, folder: Path, *, users: bool = False, allowed_hosts: tuple[str, ...] = ()
@@ -76,7 +83,7 @@ async def console_of(
     users_file = None
     if users:
         users_file = folder / "users"
-        hashed = hash_password(PASSWORD)
+        hashed = _hashed()
         both = (User(READER, Role.READER, hashed), User(ADMINISTRATOR, Role.ADMINISTRATOR, hashed))
         write_users(users_file, {user.name: user for user in both})
     settings = ConsoleSettings(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,8 +12,12 @@ import pytest
 from starlette.routing import Mount, Route
 
 from kourou.console.app import CSRF_HEADER, ENDPOINTS, make_app
+from kourou.console.context import console_context
 from kourou.console.endpoints import Endpoint, Role
 from kourou.console.security.guard import SECURITY_HEADERS
+from kourou.console.security.users import User, hash_password, parse_users, write_users
+from kourou.console.settings import ConsoleSettings
+from kourou.errors import ConfigError
 from tests.integration.console.kit import ADMINISTRATOR, PASSWORD, READER, Console, console_of
 
 NO_CLUSTER = "127.0.0.1:1"
@@ -29,26 +34,27 @@ def _url(endpoint: Endpoint) -> str:
     return "/api" + re.sub(r"{\w+(:path)?}", "x", endpoint.path)
 
 
-@pytest.mark.parametrize(
-    "endpoint", [one for one in ENDPOINTS if one.role is not Role.NONE], ids=lambda one: one.name
-)
-async def test_an_operation_needs_a_login_and_its_role(guarded: Console, endpoint: Endpoint) -> None:
-    answer = await guarded.http.request(endpoint.method, _url(endpoint), json={})
-    assert (answer.status_code, answer.json()["error"]["code"]) == (401, "login_required")
-    if endpoint.role is Role.ADMINISTRATOR:
-        basic = httpx.BasicAuth(READER, PASSWORD)
-        answer = await guarded.http.request(endpoint.method, _url(endpoint), json={}, auth=basic)
-        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "role_not_sufficient")
+async def test_every_operation_needs_a_login_and_its_role(guarded: Console) -> None:
+    basic = httpx.BasicAuth(READER, PASSWORD)
+    for endpoint in ENDPOINTS:
+        if endpoint.role is Role.NONE:
+            continue
+        answer = await guarded.http.request(endpoint.method, _url(endpoint), json={})
+        refused = (answer.status_code, answer.json()["error"]["code"])
+        assert refused == (401, "login_required"), endpoint.name
+        if endpoint.role is Role.ADMINISTRATOR:
+            answer = await guarded.http.request(endpoint.method, _url(endpoint), json={}, auth=basic)
+            refused = (answer.status_code, answer.json()["error"]["code"])
+            assert refused == (403, "role_not_sufficient"), endpoint.name
 
 
-@pytest.mark.parametrize(
-    "endpoint", [one for one in ENDPOINTS if one.method != "GET"], ids=lambda one: one.name
-)
-async def test_a_change_in_a_session_needs_its_csrf_token(guarded: Console, endpoint: Endpoint) -> None:
+async def test_every_change_in_a_session_needs_its_csrf_token(guarded: Console) -> None:
     await guarded.log_in(ADMINISTRATOR)
-    for headers in ({}, {CSRF_HEADER: "of another session"}):
-        answer = await guarded.http.request(endpoint.method, _url(endpoint), json={}, headers=headers)
-        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "csrf_token_missing")
+    for endpoint in (one for one in ENDPOINTS if one.method != "GET"):
+        for headers in ({}, {CSRF_HEADER: "of another session"}):
+            answer = await guarded.http.request(endpoint.method, _url(endpoint), json={}, headers=headers)
+            refused = (answer.status_code, answer.json()["error"]["code"])
+            assert refused == (403, "csrf_token_missing"), endpoint.name
 
 
 async def test_every_route_is_an_operation_or_has_no_data(guarded: Console) -> None:
@@ -95,6 +101,33 @@ async def test_a_removed_user_is_out_at_once(guarded: Console) -> None:
     guarded.context.settings.users_file.write_text("# nobody is left\n")
     assert (await guarded.get("/session"))["user"] is None
     await guarded.log_in(READER, status=401)
+
+
+async def test_a_changed_password_ends_the_sessions_of_the_user(guarded: Console) -> None:
+    await guarded.log_in(READER)
+    path = guarded.context.settings.users_file
+    assert path is not None
+    users = parse_users(path)
+    write_users(path, {**users, READER: User(READER, Role.READER, hash_password("another one"))})
+    assert (await guarded.get("/session"))["user"] is None
+
+
+async def test_a_users_file_without_users_is_refused_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "users").write_text("# name role password\n")
+    settings = ConsoleSettings(
+        host="0.0.0.0", audit_file=tmp_path / "audit.log", users_file=tmp_path / "users"
+    )
+    with pytest.raises(ConfigError, match="has no users.*kourou console user add"):
+        async with console_context(settings, {"namesrv": NO_CLUSTER}):
+            pass
+
+
+async def test_guesses_at_the_same_time_are_counted(guarded: Console) -> None:
+    body = {"user": READER, "password": "wrong"}
+    answers = await asyncio.gather(*(guarded.http.post("/api/login", json=body) for _ in range(14)))
+    statuses = [answer.status_code for answer in answers]
+    # The last allowed one may be compared beside another.
+    assert set(statuses) == {401, 429} and statuses.count(401) <= 11
 
 
 async def test_guessing_passwords_is_stopped(guarded: Console) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -61,3 +62,31 @@ async def test_the_metrics_of_the_cluster(running: Cluster, console: Console) ->
     answer = await console.http.get("/metrics")
     assert "process_resident_memory_bytes" in answer.text
     assert answer.headers["content-type"].startswith("text/plain")
+
+
+async def test_a_preview_that_is_neither_true_nor_false_changes_nothing(
+    running: Cluster, console: Console
+) -> None:
+    for text in ("1", "True", "yes", ""):
+        answer = await console.change("POST", "/topics", {"topic": "Orders"}, status=400, preview=text)
+        assert answer["error"]["message"] == f"preview: {text!r} is neither true nor false"
+    assert not (await console.get("/topics", search="Orders"))["items"]
+    assert not (await console.get("/audit"))["items"]
+
+
+async def test_two_administrators_who_confirm_the_same_preview(running: Cluster, console: Console) -> None:
+    await console.change("POST", "/topics", {"topic": "Orders"})
+    body = {"read_queues": 4}
+    plan = (await console.preview("PUT", "/topics/Orders", body))["plan"]
+    headers = {CSRF_HEADER: console.csrf_token}
+    answers = await asyncio.gather(
+        *(
+            console.http.put("/api/topics/Orders", params={"plan": plan}, json=body, headers=headers)
+            for _ in range(2)
+        )
+    )
+    assert sorted(answer.status_code for answer in answers) == [200, 400]
+    refused = next(answer for answer in answers if answer.status_code == 400)
+    assert "has these settings already" in refused.json()["error"]["message"]
+    done = [record["outcome"] for record in (await console.get("/audit"))["items"]]
+    assert done == ["done", "done"]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from kourou import AsyncProducer
 from kourou.protocol.bodies import MessageQueue
-from kourou.testing.cluster import Cluster
+from kourou.testing.cluster import Cluster, cluster
 from tests.integration.admin.dead_broker import register_dead_broker
 from tests.integration.admin.group_kit import GROUP, TOPIC, Traffic, until
-from tests.integration.console.kit import Console
+from tests.integration.console.kit import Console, console_of
 
 
 @pytest.fixture
@@ -25,6 +26,10 @@ async def traffic(console: Console, running: Cluster) -> AsyncIterator[Traffic]:
             await found.until_consumed()
         console.context.view.forget()
         yield found
+
+
+def _target(broker_name: str, queue_id: int, offset: int) -> dict[str, object]:
+    return {"broker_name": broker_name, "queue_id": queue_id, "offset": offset}
 
 
 async def _offset(
@@ -110,6 +115,9 @@ async def test_offsets_of_another_group_are_copied(console: Console, traffic: Tr
     assert preview["details"]["moves"][0]["old_offset"] is None
     await console.change("POST", "/groups/copy/offset-copies", body, plan=preview["plan"])
     assert await _offset(console, "copy", 1, 0, traffic.running) == 2
+    # It never had a member, and so no retry topic.
+    (progress,) = (await console.get("/groups/copy"))["topics"]
+    assert (progress["topic"], len(progress["queues"])) == (TOPIC, 4)
 
 
 async def test_a_broker_away_is_named_before_and_after(console: Console, traffic: Traffic) -> None:
@@ -155,3 +163,30 @@ async def test_bad_resets_are_refused(console: Console, traffic: Traffic) -> Non
     copy = {"source": GROUP, "topic": TOPIC}
     answer = await console.change("POST", f"/groups/{GROUP}/offset-copies", copy, status=400)
     assert "itself" in answer["error"]["message"]
+
+
+async def test_brokers_that_leave_a_reset_to_the_members(tmp_path: Path) -> None:
+    """As those of RocketMQ 4: one queue cannot be reset while members are online; offline, offsets are
+    written."""
+    async with (
+        cluster(tmp_path / "cluster", use_server_side_reset_offset=False) as running,
+        console_of(running.namesrv_addr, tmp_path) as console,
+        AsyncProducer("shop", namesrv=running.namesrv_addr) as producer,
+    ):
+        await console.change("POST", "/topics", {"topic": TOPIC, "read_queues": 2, "write_queues": 2})
+        traffic = Traffic(running, producer, console.context.admin)
+        await traffic.send(8)
+        path = f"/topics/{TOPIC}/offsets"
+        one = {"groups": [GROUP], "to": "offset", "queues": [_target("broker-a", 1, 1)]}
+        async with traffic.consumer():
+            await traffic.until_consumed()
+            done = await console.change("POST", path, one, status=207)
+            assert "stop them first" in done["outcomes"][0]["problem"]
+            assert await _offset(console, GROUP, 0, 0, running) == 4
+
+        await console.change("POST", path, one)
+        assert [await _offset(console, GROUP, 0, queue, running) for queue in (0, 1)] == [4, 1]
+        await console.change("POST", path, {"groups": [GROUP], "to": "earliest"})
+        assert [await _offset(console, GROUP, 0, queue, running) for queue in (0, 1)] == [0, 0]
+        preview = await console.preview("POST", path, {"groups": [GROUP], "to": "latest"})
+        assert preview["details"]["skipped"] == 8

@@ -11,6 +11,7 @@ import pytest
 from kourou import AsyncProducer, AsyncPushConsumer, MessageExt
 from kourou.testing.cluster import Cluster
 from tests.integration.admin.dead_broker import register_dead_broker
+from tests.integration.admin.gone_broker import register
 from tests.integration.admin.group_kit import GROUP, TOPIC, Traffic, until
 from tests.integration.console.kit import Console
 
@@ -173,3 +174,24 @@ async def test_producers_are_listed_by_group_and_client(console: Console, traffi
     answer = await console.get("/producers/none", status=502, topic=TOPIC)
     assert "none" in answer["error"]["message"]
     assert "topic" in (await console.get("/producers/shop", status=400))["error"]["message"]
+
+
+async def test_a_broker_that_cannot_list_its_producers_is_named(console: Console, traffic: Traffic) -> None:
+    # Name servers reject the request as brokers of RocketMQ 4 do.
+    await register(traffic.running, "broker-old", traffic.namesrv)
+    console.context.view.forget()
+    page = await console.get("/producers", search="shop")
+    assert [row["group"] for row in page["items"]] == ["shop"]
+    (problem,) = page["problems"]
+    assert "broker-old" in problem and "not supported" in problem
+
+
+async def test_one_group_while_a_broker_is_away(console: Console, traffic: Traffic) -> None:
+    await register_dead_broker(traffic.running, TOPIC, f"%RETRY%{GROUP}")
+    console.context.view.forget()
+    page = await console.get(f"/groups/{GROUP}")
+    assert any("broker-dead" in problem for problem in page["problems"])
+    (orders,) = [topic for topic in page["topics"] if topic["topic"] == TOPIC]
+    assert {queue["broker_name"] for queue in orders["queues"]} == {"broker-a", "broker-b"}
+    view = await console.get(f"/topics/{TOPIC}")
+    assert [(group["group"], group["lag"]) for group in view["groups"]] == [(GROUP, 0)]

@@ -362,6 +362,7 @@ async def test_groups_and_delivery_to_a_client(running: Cluster, console: Consol
         assert [message.body for message in seen] == [b"order 1", b"order 1"]
         done = await console.change("POST", f"{path}/deliver", body, status=207)
         assert done["outcomes"][0]["problem"].startswith("CR_LATER")
+        assert [record["outcome"] for record in (await console.get("/audit"))["items"]] == ["failed", "done"]
         other = await console.change("POST", f"{path}/deliver", {**body, "client_id": "nobody"}, status=400)
         assert client_id in other["error"]["message"]
     gone = await console.change("POST", f"{path}/deliver", body, status=400)

@@ -75,8 +75,7 @@ def test_every_text_that_a_script_uses_exists_and_none_is_left_over() -> None:
         for pair in _CONDITIONAL_KEY.findall(code):
             assert set(pair) <= keys, f"{path.name} uses the texts {pair}, which lang/en.json does not have"
             used |= set(pair)
-    left_over = {key for key in keys - used if not key.endswith(".title")}
-    assert not left_over, "texts that no script uses"
+    assert sorted(keys - used) == [], "texts that no script uses"
 
 
 @pytest.mark.parametrize("path", OWN_FILES, ids=lambda path: str(path.relative_to(JS)))
@@ -98,6 +97,13 @@ def test_the_page_and_styles_load_nothing_from_elsewhere_and_have_no_inline_code
     assert "<style" not in page and not re.search(r"<script[^>]*>\s*[^<\s]", page)
     for style in (PAGES / "css").glob("*.css"):
         assert "url(" not in style.read_text("utf-8") and "@import" not in style.read_text("utf-8")
+
+
+def test_every_path_of_the_menu_has_a_page() -> None:
+    menu = (JS / "menu.js").read_text("utf-8")
+    names = set(re.findall(r'page: "([\w-]+)"', menu))
+    assert {"overview", "topic", "login"} <= names
+    assert names <= {path.stem for path in (JS / "pages").iterdir()}
 
 
 def test_the_page_preloads_what_every_page_needs() -> None:

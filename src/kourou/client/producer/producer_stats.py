@@ -11,6 +11,7 @@ class ProducerCounters:
 
     sent: int = 0
     sent_bytes: int = 0
+    send_s: float = 0.0
     failed: int = 0
     retried: int = 0
     oneway: int = 0
@@ -24,6 +25,7 @@ class ProducerCounters:
 class ProducerStats:
     """The counters of a producer since its start.
 
+    `send_s` is the time of acknowledged sends, retries included, added up; a batch is one send.
     `sent` and `failed` count messages, `retried` attempts after the first, `oneway` messages without a
     response. `in_flight` is the current number. A transaction is counted when its end is sent;
     `transaction_checks` counts responses to checks.
@@ -31,6 +33,7 @@ class ProducerStats:
 
     sent: int
     sent_bytes: int
+    send_s: float
     failed: int
     retried: int
     oneway: int

@@ -286,6 +286,7 @@ class Sends:
         counters, future = self.counters, send.future
         counters.sent += len(send.messages)
         counters.sent_bytes += send.size_bytes
+        counters.send_s += self._loop.time() - send.deadline + send.timeout_ms / 1000
         if not future.done():
             future.set_result(result)
         self._leave(send)

@@ -52,6 +52,8 @@ class Visitor:
 @dataclass(slots=True)
 class _Session:
     user: str
+    password_hash: str
+    """At the login: a changed password ends the session."""
     csrf_token: str
     seen_s: float
 
@@ -86,7 +88,8 @@ class Access:
         """Open a session and return the value of its cookie. ApiError 401 or 429."""
         await self._check_password(user, password, address)
         token = secrets.token_urlsafe(32)
-        self._sessions[_key(token)] = _Session(user, secrets.token_urlsafe(24), self._clock())
+        csrf_token = secrets.token_urlsafe(24)
+        self._sessions[_key(token)] = _Session(user, self._stored(user), csrf_token, self._clock())
         while len(self._sessions) > _MAX_SESSIONS:
             self._sessions.popitem(last=False)
         return token
@@ -105,7 +108,7 @@ class Access:
             self.log_out(cookie)
             return Visitor("", Role.NONE, address, None)
         role = self._role(session.user)
-        if role is Role.NONE:  # removed from the file since
+        if role is Role.NONE or session.password_hash != self._stored(session.user):
             self.log_out(cookie)
             return Visitor("", Role.NONE, address, None)
         session.seen_s = now
@@ -140,14 +143,15 @@ class Access:
 
     async def _check_password(self, user: str, password: str, address: str) -> None:
         keys = f"user {user[:64]}", f"address {address}"
-        if any(map(self._is_blocked, keys)):
-            raise ApiError(
-                HTTPStatus.TOO_MANY_REQUESTS,
-                "too_many_attempts",
-                "too many failed logins",
-                f"try again in {_FAILURE_WINDOW_S:.0f} seconds",
-            )
         async with self._hashing:
+            # Not before: attempts that wait here at the same time count, too.
+            if any(map(self._is_blocked, keys)):
+                raise ApiError(
+                    HTTPStatus.TOO_MANY_REQUESTS,
+                    "too_many_attempts",
+                    "too many failed logins",
+                    f"try again in {_FAILURE_WINDOW_S:.0f} seconds",
+                )
             is_right = await asyncio.to_thread(is_password, password, self._stored(user) or NO_USER)
         if not (is_right and self._stored(user)):
             for key in keys:

@@ -5,8 +5,8 @@
     bob     reader         scrypt$…
 
 Salt and hash are base64. The file has mode 0600 and is read again when it changes, so that a user who is
-removed is out at once. Lines that cannot be used are errors at the start, and reported once later, while the
-last good contents stay in force.
+removed, or has a new password, is out at once. Lines that cannot be used are errors at the start, and
+reported once later, while the last good contents stay in force.
 """
 
 from __future__ import annotations
@@ -56,9 +56,12 @@ class UsersFile:
         self._users: dict[str, User] = {}
 
     def load(self) -> None:
-        """Read the file. ConfigError lists every line that cannot be used."""
+        """Read the file at the start. ConfigError lists every line that cannot be used; also if there are no
+        users."""
         stat = self._stat()
         self._users = parse_users(self.path)
+        if not self._users:
+            raise ConfigError(f"{self.path}: has no users; create one with `kourou console user add NAME`")
         self._seen = stat
 
     def users(self) -> dict[str, User]:

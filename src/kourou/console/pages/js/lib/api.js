@@ -90,7 +90,9 @@ async function request(method, path, params, body, { signal, timeoutMs = TIMEOUT
   } catch (error) {
     if (error instanceof ApiError || signal?.aborted) throw error;
     const code = timeout.signal.aborted ? "timeout" : "unreachable";
-    throw new ApiError({ status: 0, code, message: t(`api.${code}`), hint: t("api.unreachable_hint") });
+    // Without an answer to a change, it is not known whether it was made.
+    const hint = method === "GET" || params?.preview ? t("api.unreachable_hint") : t("api.unknown_outcome");
+    throw new ApiError({ status: 0, code, message: t(`api.${code}`), hint });
   } finally {
     clearTimeout(timer);
     signal?.removeEventListener("abort", stop);
@@ -147,12 +149,18 @@ export function useLive(path, seconds = 5, params = undefined) {
     const controller = new AbortController();
     let timer = 0;
     let inFlight = false;
+    let isDue = false;
     let lastRead = 0;
 
     async function read() {
       clearTimeout(timer);
-      if (inFlight) return;
+      if (inFlight) {
+        // What is on its way may be older than the change after which this was called.
+        isDue = true;
+        return;
+      }
       inFlight = true;
+      isDue = false;
       setState((old) => (old.path === path ? { ...old, isLoading: true } : { path, query, data: null, error: null, isLoading: true }));
       try {
         const data = await request("GET", path + query, undefined, undefined, { signal: controller.signal });
@@ -162,7 +170,8 @@ export function useLive(path, seconds = 5, params = undefined) {
       }
       inFlight = false;
       lastRead = Date.now();
-      schedule();
+      if (isDue && !controller.signal.aborted) read();
+      else schedule();
     }
     function schedule() {
       clearTimeout(timer);

@@ -11,6 +11,8 @@ import { visible } from "./visible.js";
 
 /** More than this is cut in the page; the download has all of it. */
 const SHOWN_BYTES = 256 * 1024;
+/** Until then a browser has begun to read a download. */
+const DOWNLOAD_MS = 10_000;
 const ENCODINGS = ["utf-8", "gb18030", "utf-16le", "utf-16be", "iso-8859-1"];
 
 /**
@@ -63,7 +65,7 @@ export function download(content, name, type = "application/octet-stream") {
   link.href = url;
   link.download = name;
   link.click();
-  URL.revokeObjectURL(url);
+  setTimeout(() => URL.revokeObjectURL(url), DOWNLOAD_MS);
 }
 
 /** Any value as indented JSON. @param {{value: any, label?: string}} props */

@@ -11,13 +11,17 @@ import { t } from "./i18n.js";
 export function Dialog({ title, onClose, children, footer, wide = false, onSubmit }) {
   const ref = useRef(null);
   const id = useId("dialog");
+  const isShown = useRef(true);
 
   useEffect(() => {
     const dialog = ref.current;
     dialog.showModal();
     const first = dialog.querySelector(".dialog-body :is(input, select, textarea):not([disabled]), [data-autofocus]");
     first?.focus();
-    return () => dialog.close();
+    return () => {
+      isShown.current = false;
+      dialog.close();
+    };
   }, []);
 
   const inner = [
@@ -32,11 +36,15 @@ export function Dialog({ title, onClose, children, footer, wide = false, onSubmi
     event.preventDefault();
     onClose();
   };
+  // A second Escape in a row closes a dialog without the event above.
+  const closed = (event) => {
+    if (isShown.current && event.target === ref.current) onClose();
+  };
   const submit = (event) => {
     event.preventDefault();
     onSubmit(event);
   };
-  return html`<dialog ref=${ref} class=${classes("dialog", wide && "is-wide")} aria-labelledby=${id} onCancel=${cancel}>
+  return html`<dialog ref=${ref} class=${classes("dialog", wide && "is-wide")} aria-labelledby=${id} onCancel=${cancel} onClose=${closed}>
     ${onSubmit ? html`<form noValidate onSubmit=${submit}>${inner}</form>` : html`<div class="dialog-inner">${inner}</div>`}
   </dialog>`;
 }

@@ -90,8 +90,13 @@ async function use(name) {
 
 async function load(name) {
   if (Object.keys(texts[name]).length) return;
-  const response = await fetch(`/static/lang/${name}.json`);
-  texts[name] = flatten(await response.json());
+  try {
+    const response = await fetch(`/static/lang/${name}.json`);
+    texts[name] = flatten(await response.json());
+  } catch (error) {
+    // Without texts the page shows their keys, and still works.
+    console.error(error);
+  }
 }
 
 /**

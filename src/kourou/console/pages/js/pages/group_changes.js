@@ -96,6 +96,6 @@ function Deleted({ details }) {
     { id: "lag", label: t("topics.lag"), number: true, render: (row) => number(row.lag) },
   ].map((column) => ({ ...column, sortable: false }));
   return html`
-    ${details.dead_letters > 0 && html`<${Note} kind="warn">${tn("group.dead_letters_deleted", details.dead_letters)}<//>`}
+    ${details.dead_letters > 0 && html`<p>${tn("group.dead_letters_deleted", details.dead_letters)}</p>`}
     ${details.lags.length > 0 && html`<div class="table-box"><${Table} label=${t("group.progress")} columns=${columns} rows=${details.lags} rowKey=${(row) => row.topic} /></div>`}`;
 }

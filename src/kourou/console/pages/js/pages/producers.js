@@ -56,11 +56,11 @@ function Lookup() {
     { id: "version", label: t("groups.version") },
   ].map((column) => ({ ...column, sortable: false }));
   return html`<${Card} title=${t("producers.lookup")} actions=${html`<${Commands} commands=${read.data?.commands} />`}>
-    <form onSubmit=${submit} class="filters">
+    <div class="tab-panel"><form onSubmit=${submit} class="filters">
       ${[{ name: "topic", label: t("topics.topic"), required: true }, { name: "group", label: t("producers.group"), required: true }].map((field) => html`<${Field} key=${field.name} field=${field}
         value=${values[field.name]} onChange=${(value) => setValues({ ...values, [field.name]: value })} />`)}
       <button type="submit" disabled=${!values.topic || !values.group}>${t("producers.find")}</button>
     </form>
-    ${isReady && html`<${Loaded} read=${read}>${(data) => html`<${Table} label=${t("producers.lookup")} columns=${rows} rows=${data.clients} rowKey=${(client) => client.client_id} />`}<//>`}
+    ${isReady && html`<${Loaded} read=${read}>${(data) => html`<div class="table-box"><${Table} label=${t("producers.lookup")} columns=${rows} rows=${data.clients} rowKey=${(client) => client.client_id} /></div>`}<//>`}</div>
   <//>`;
 }
