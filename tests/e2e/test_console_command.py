@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -88,3 +89,16 @@ def test_it_is_not_open_to_others_without_users(spawn: Spawn) -> None:
         server = spawn(*words, "--host", "0.0.0.0")
         assert server.wait_end() == 1
         assert "the console would be open to everyone who reaches this address" in server.errors
+
+
+@pytest.mark.parametrize("is_standalone", [False, True])
+def test_a_port_that_is_taken_is_reported_with_its_option(
+    spawn: Spawn, tmp_path: Path, is_standalone: bool
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        words = ["standalone", *FREE, "--store", str(tmp_path / "store"), "--console", "--console-port", port]
+        option = "--console-port" if is_standalone else "--port"
+        server = spawn(*(words if is_standalone else ["console", "-n", "127.0.0.1:1", "--port", port]))
+        assert server.wait_end() == 1
+        assert option in server.errors and port in server.errors

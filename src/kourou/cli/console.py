@@ -56,6 +56,7 @@ class ConsoleOptions:
     users_file: Path | None = None
     audit_file: Path | None = None
     allowed_hosts: tuple[str, ...] = ()
+    port_option: str = "--port"
 
     def settings(self, audit_folder: Path) -> ConsoleSettings:
         """The settings of the server. ConfigError if the extra is not installed."""
@@ -66,6 +67,7 @@ class ConsoleOptions:
             audit_file=(self.audit_file or audit_folder / "console-audit.log").absolute(),
             host=self.host,
             port=self.port,
+            port_option=self.port_option,
             users_file=self.users_file or _existing_users(),
             allowed_hosts=self.allowed_hosts,
         )

@@ -69,7 +69,7 @@ def run_standalone(
 def _console_settings(options: StandaloneOptions, port: int) -> ConsoleSettings:
     from kourou.cli.console import ConsoleOptions
 
-    settings = ConsoleOptions(options.host, port).settings(options.log_folder)
+    settings = ConsoleOptions(options.host, port, port_option="--console-port").settings(options.log_folder)
     settings.check()
     return settings
 

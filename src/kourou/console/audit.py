@@ -51,10 +51,12 @@ class AuditLog:
         self.path = path
 
     def check(self) -> None:
-        """ConfigError if the file cannot be written: changes without a record are not allowed."""
+        """Create the file if there is none. ConfigError if it cannot be written: changes without a record
+        are not allowed."""
         problem = folder_problem(self.path.parent)
         if problem is None:
             try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._open().close()
                 return
             except OSError as error:

@@ -147,6 +147,6 @@ def _bind(settings: ConsoleSettings) -> socket.socket:
         )
     except OSError as error:
         problem = bind_problem(
-            settings.host, settings.port, error, port_key="--console-port", host_key="--host"
+            settings.host, settings.port, error, port_key=settings.port_option, host_key="--host"
         )
         raise ConfigError(problem) from error

@@ -24,6 +24,8 @@ class ConsoleSettings:
     """0 picks a free one."""
     users_file: Path | None = None
     """Without one there is no login, which is allowed on a loopback address only."""
+    port_option: str = "--port"
+    """The option of the port, for messages."""
     allowed_hosts: tuple[str, ...] = ()
     """Host names under which browsers may reach the console, besides `localhost` and IP addresses."""
 
@@ -31,7 +33,9 @@ class ConsoleSettings:
         """ConfigError lists every problem with the settings."""
         problems = []
         if not 0 <= self.port <= _MAX_PORT:
-            problems.append(f"--port {self.port}: must be from 0 to {_MAX_PORT}; 0 picks a free one")
+            problems.append(
+                f"{self.port_option} {self.port}: must be from 0 to {_MAX_PORT}; 0 picks a free one"
+            )
         if self.users_file is None and not is_loopback(self.host):
             problems.append(
                 f"--host {self.host}: the console would be open to everyone who reaches this address; create "
