@@ -179,7 +179,7 @@ async def _spans(
 class RedriveRequest(SelectionQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Which dead letters are sent back, and how."""
 
-    positions: list[str] | None = None
+    positions: Annotated[list[str], msgspec.Meta(max_length=MAX_REDRIVEN)] | None = None
     """Only these, each `broker:queue:offset`; null for all that match."""
     to_topic: bool = False
     """To their original topics, where every group receives them."""
