@@ -235,7 +235,10 @@ class _Operation:
                     "too_large",
                     f"the request has more than {MAX_BODY_BYTES:,} bytes",
                 )
-        return msgspec.json.decode(bytes(body) or b"{}", type=self.endpoint.body)
+        try:
+            return msgspec.json.decode(bytes(body) or b"{}", type=self.endpoint.body)
+        except (UnicodeDecodeError, RecursionError) as error:
+            raise bad_input("body", f"it is not JSON: {error}") from None
 
     # -- changes ---------------------------------------------------------------------------------
 
@@ -292,7 +295,7 @@ class _Operation:
                     address=call.visitor.address,
                     operation=endpoint.name,
                     path=request.url.path,
-                    body=None if endpoint.is_secret else call.body,
+                    body=None if endpoint.is_secret or plan.is_secret else call.body,
                     effects=plan.effects,
                     outcome=outcome,
                     problems=problems,

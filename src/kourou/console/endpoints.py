@@ -109,6 +109,8 @@ class Plan:
     """What the operator should consider before: connected consumers, messages that are skipped."""
     details: Any = None
     """Figures that change all the time, such as offsets: shown, but not part of the comparison."""
+    is_secret: bool = False
+    """Whether this request's body must not be written to the audit log."""
 
     def preview(self) -> Preview:
         """The plan as data."""
@@ -166,7 +168,7 @@ class Change(Endpoint):
     planner: Callable[[Call[Any, Any]], Awaitable[Plan]]
     returns: Any = Done
     is_secret: bool = False
-    """Whether the body must not be written to the audit log."""
+    """Whether no body of this operation may be written to the audit log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,17 +23,18 @@ from kourou.protocol.message_id import parse_offset_msg_id
 _POSITION: Final = re.compile(r"([^:]+):(\d{1,9}):(\d{1,18})", re.ASCII)
 
 
-def position_id(message: MessageExt) -> str:
-    """The position of a message as id."""
-    return f"{message.broker_name}:{message.queue_id}:{message.queue_offset}"
+def parse_position(text: str) -> tuple[str, int, int] | None:
+    """Broker, queue and offset of a position; None if the text is not one."""
+    found = _POSITION.fullmatch(text)
+    return (found[1], int(found[2]), int(found[3])) if found else None
 
 
 async def message_by_id(admin: Admin, topic: str, msg_id: str) -> MessageExt:
     """The message with an id of any kind; its broker name is set. ApiError 404 if there is none."""
-    if position := _POSITION.fullmatch(msg_id):
-        broker, queue_id, queue_offset = position.groups()
-        place = await queue_place(admin, topic, broker, int(queue_id))
-        return await message_at(admin, place, int(queue_offset))
+    if position := parse_position(msg_id):
+        broker, queue_id, queue_offset = position
+        place = await queue_place(admin, topic, broker, queue_id)
+        return await message_at(admin, place, queue_offset)
     problem = ""
     if is_offset_id(msg_id):
         found = await _by_offset_id(admin, topic, msg_id)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
+
 from kourou import AsyncProducer, Message
+from kourou.console.app import CSRF_HEADER
 from kourou.testing.cluster import Cluster
 from tests.integration.admin.dead_broker import register_dead_broker
 from tests.integration.console.kit import Console
@@ -104,6 +107,18 @@ async def test_a_cluster_is_changed_as_far_as_it_can_be_reached(running: Cluster
     body = {"values": {"fileReservedTime": "48"}, "scope": "cluster"}
     done = await console.change("PUT", "/brokers/broker-a/0/config", body)
     assert [outcome["is_done"] for outcome in done["outcomes"]] == [True, True]
+
+
+@pytest.mark.parametrize("key", ["tls.server.keyPassword", "initAuthenticationUser"])
+async def test_secrets_of_a_configuration_are_neither_shown_nor_recorded(console: Console, key: str) -> None:
+    path, body = "/brokers/broker-a/0/config", {"values": {key: "s3cret"}}
+    preview = await console.preview("PUT", path, body)
+    assert preview["effects"][0].endswith("to a new value, which is not shown")
+    headers = {CSRF_HEADER: console.csrf_token}
+    await console.http.put(f"/api{path}", json=body, headers=headers)  # a broker may refuse some of them
+    (line,) = console.context.audit.path.read_text().splitlines()
+    assert "s3cret" not in line and key in line
+    assert "s3cret" not in str(await console.get(path, limit=1000))
 
 
 async def test_changes_are_written_to_the_audit_log(console: Console) -> None:

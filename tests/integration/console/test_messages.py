@@ -143,23 +143,20 @@ async def test_a_topic_without_messages_and_one_that_does_not_exist(
     assert (await console.get("/messages/by-key", status=404, topic="None", key="k"))["error"]
 
 
-@pytest.mark.parametrize(
-    ("query", "named"),
-    [
-        ({"topic": "Empty", "cursor": "rubbish"}, "cursor"),
-        ({"topic": "Empty", "cursor": encode_cursor("Other", {}, is_newest_first=True)}, "cursor"),
-        ({"topic": "Empty", "order": "sideways"}, "order"),
-        ({"topic": "Empty", "limit": 1_000_000}, "limit"),
-        ({"topic": "Empty", "offset": 5}, "offset"),
-        ({"topic": "Empty", "tag": "||"}, "||"),
-        ({}, "topic"),
-    ],
-)
-async def test_bad_lists_are_refused(
-    running: Cluster, console: Console, query: dict[str, Any], named: str
-) -> None:
+async def test_bad_lists_are_refused(running: Cluster, console: Console) -> None:
     await make_topic(running, "Empty")
-    assert named in (await console.get("/messages", status=400, **query))["error"]["message"]
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"cursor": "rubbish"}, "cursor"),
+        ({"cursor": encode_cursor("Other", {}, is_newest_first=True)}, "cursor"),
+        ({"order": "sideways"}, "order"),
+        ({"limit": 1_000_000}, "limit"),
+        ({"offset": 5}, "offset"),
+        ({"tag": "||"}, "||"),
+    ]
+    for query, named in refused:
+        answer = await console.get("/messages", status=400, topic="Empty", **query)
+        assert named in answer["error"]["message"]
+    assert "topic" in (await console.get("/messages", status=400))["error"]["message"]
 
 
 async def test_by_key(running: Cluster, console: Console) -> None:

@@ -9,6 +9,9 @@ from urllib.parse import quote
 from kourou import AsyncProducer
 from kourou.admin.order_conf import order_conf
 from kourou.cli.admin.topic_changes import _read_configs
+from kourou.console.api import topic_changes
+from kourou.console.endpoints import Call, Change, NoQuery, Role
+from kourou.console.security.access import Visitor
 from kourou.testing.cluster import Cluster
 from tests.integration.admin.dead_broker import register_dead_broker
 from tests.integration.admin.group_kit import Traffic
@@ -104,6 +107,21 @@ async def test_a_topic_on_a_broker_that_is_away(console: Console, running: Clust
     # All brokers fail: nothing was done, and it is an error.
     answer = await console.change("POST", "/topics", {"topic": "New", "brokers": ["broker-dead"]}, status=502)
     assert answer["error"]["code"] == "cannot_reach_cluster"
+
+
+async def test_name_servers_that_go_away_in_the_middle_of_a_change(
+    console: Console, running: Cluster
+) -> None:
+    endpoint = next(one for one in topic_changes.ENDPOINTS if one.name == "post_topics")
+    assert isinstance(endpoint, Change)
+    body = topic_changes.NewTopic(topic="Orders", brokers=["broker-a"], order=True)
+    visitor = Visitor("ada", Role.ADMINISTRATOR, "", None)
+    plan = await endpoint.planner(Call(console.context, visitor, {}, NoQuery(), body))
+    await running.namesrv.stop()
+    created, ordered = (await plan.run()).outcomes
+    assert created.is_done and created.target.startswith("broker-a")
+    assert (ordered.target, ordered.is_done) == ("order of Orders on broker-a", False)
+    assert ordered.problem
 
 
 async def test_settings_that_differ_are_named_and_copied(console: Console) -> None:

@@ -76,7 +76,7 @@ def _wanted(value: str | None) -> list[Any] | None:
         return None
     try:
         return [value, msgspec.json.decode(value)]
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return [value]
 
 

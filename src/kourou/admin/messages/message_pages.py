@@ -32,7 +32,6 @@ from kourou.protocol.filter import FilterProgram
 from kourou.protocol.message import MessageExt
 from kourou.protocol.tags import SUB_ALL
 
-MAX_LIMIT: Final = 500
 _MOST_BYTES: Final = 32 * 1024 * 1024
 _DEADLINE_S: Final = 8.0
 _MOST_OFFSETS: Final = 200_000
@@ -149,8 +148,8 @@ async def read_page(
     """The first page, or that at a position. `summarize` is called in another thread and makes what the page
     has of each message, so that bodies need not be kept. ResponseError TOPIC_NOT_EXIST if there is no such
     topic, ConfigError for an invalid tag expression."""
-    subscription_of(request.topic, request.filter.tags)
-    reader = _PageReader(admin, request, summarize)
+    tags = subscription_of(request.topic, request.filter.tags).tags_set
+    reader = _PageReader(admin, request, summarize, frozenset(tags))
     await reader.open(position or {})
     return await reader.read()
 
@@ -188,10 +187,17 @@ class _Queue(Generic[T]):
 class _PageReader(Generic[T]):
     """Reads one page."""
 
-    def __init__(self, admin: Admin, request: PageRequest, summarize: Callable[[MessageExt], T]) -> None:
+    def __init__(
+        self,
+        admin: Admin,
+        request: PageRequest,
+        summarize: Callable[[MessageExt], T],
+        tags: frozenset[str],
+    ) -> None:
         self._admin = admin
         self._request = request
         self._summarize = summarize
+        self._tags = tags
         self._queues: list[_Queue[T]] = []
         self._has_unknown = False  # a queue whose offsets could not be determined
         self._problems: dict[str, None] = {}
@@ -387,8 +393,7 @@ class _PageReader(Generic[T]):
         if wanted.condition is not None:
             if not wanted.condition.matches(message.properties.get):
                 return False
-            tags = subscription_of(message.topic, wanted.tags).tags_set
-            if tags and message.tags not in tags:
+            if self._tags and message.tags not in self._tags:
                 return False
         return wanted.keeps is None or wanted.keeps(message)
 

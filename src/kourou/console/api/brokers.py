@@ -201,7 +201,7 @@ async def _config(call: Call[ConfigQuery, NoBody]) -> Page[ConfigItem]:
         items.append(
             ConfigItem(
                 name,
-                value,
+                "***" if value and _is_secret(name) else value,
                 key.section if key else "",
                 (key.doc if has_effect else key.instead) if key else "",
                 _text(key.default) if key else "",
@@ -232,7 +232,7 @@ async def _change_config(call: Call[NoQuery, ConfigChange]) -> Plan:
     addresses = [one.address for one in brokers]
     configs = {found.address: found.config for found in await broker_configs(call.admin, addresses)}
     effects = [
-        _config_effect(one, key, configs[one.address].get(key), value)
+        _config_effect(one, key, configs[one.address].get(key), value, is_secret=_is_secret(key))
         for one in brokers
         for key, value in sorted(call.body.values.items())
     ]
@@ -246,11 +246,20 @@ async def _change_config(call: Call[NoQuery, ConfigChange]) -> Plan:
             for key, value in sorted(call.body.values.items())
         ],
         run=lambda: _update(call, addresses),
+        is_secret=any(map(_is_secret, call.body.values)),
     )
 
 
-def _config_effect(broker: BrokerSummary, key: str, old: str | None, new: str) -> str:
+def _is_secret(name: str) -> bool:
+    """Whether the value of a key is never shown: passwords of Kourou's brokers and of Apache's."""
+    key = BrokerConfig.known_keys().find(name) or BrokerConfig.other_keys().find(name)
+    return key is not None and key.secret
+
+
+def _config_effect(broker: BrokerSummary, key: str, old: str | None, new: str, *, is_secret: bool) -> str:
     where = f"{broker.broker_name} ({broker.address})"
+    if is_secret:
+        return f"Sets {key} of {where} to a new value, which is not shown"
     if old is None:
         return f"Sets {key} of {where} to {new!r}; it is not set now"
     return f"Sets {key} of {where} to {new!r}; it is {old!r} now"

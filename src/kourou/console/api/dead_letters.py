@@ -47,6 +47,7 @@ from kourou.console.endpoints import (
     TargetOutcome,
 )
 from kourou.console.message_cursor import decode_cursor
+from kourou.console.message_lookup import parse_position
 from kourou.console.paging import Page, PageQuery, cut_page
 from kourou.errors import KourouError, ResponseError
 from kourou.protocol.codes import ResponseCode
@@ -61,7 +62,6 @@ _MAX_EXPORTED_BYTES: Final = 256 * 1024 * 1024
 _PREVIEW_S: Final = 30.0
 _LISTED: Final = 10
 _MAX_COMMANDS: Final = 20
-_POSITION: Final = re.compile(r"([^:]+):(\d{1,9}):(\d{1,18})", re.ASCII)
 
 
 # -- groups ------------------------------------------------------------------------------------------
@@ -153,10 +153,11 @@ async def _spans(
         return await dead_letter_spans(admin, group, selection)
     wanted: dict[tuple[str, int], list[int]] = {}
     for text in positions:
-        found = _POSITION.fullmatch(text)
-        if found is None:
+        position = parse_position(text)
+        if position is None:
             raise bad_input("positions", f"{text!r} is not broker:queue:offset")
-        wanted.setdefault((found[1], int(found[2])), []).append(int(found[3]))
+        broker_name, queue_id, queue_offset = position
+        wanted.setdefault((broker_name, queue_id), []).append(queue_offset)
     places = {
         (place.queue.broker_name, place.queue.queue_id): place
         for place in await dead_letter_places(admin, group)
@@ -179,7 +180,7 @@ async def _spans(
 class RedriveRequest(SelectionQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Which dead letters are sent back, and how."""
 
-    positions: list[str] | None = None
+    positions: Annotated[list[str], msgspec.Meta(max_length=MAX_REDRIVEN)] | None = None
     """Only these, each `broker:queue:offset`; null for all that match."""
     to_topic: bool = False
     """To their original topics, where every group receives them."""

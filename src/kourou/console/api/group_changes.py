@@ -15,7 +15,7 @@ from kourou.admin.topics import delete_topic, topic_status
 from kourou.console.api.groups import group_settings
 from kourou.console.api.places import chosen_masters, mqadmin, named_outcomes, names_of, place_options
 from kourou.console.api_errors import ApiError, bad_input
-from kourou.console.endpoints import Call, Change, Done, Endpoint, NoQuery, Plan
+from kourou.console.endpoints import Call, Change, Done, Endpoint, NoQuery, Plan, TargetOutcome
 from kourou.errors import KourouError
 from kourou.protocol.bodies import GroupRetryPolicy, SubscriptionGroupConfig, encode_body
 from kourou.protocol.names import dlq_topic, group_problem, is_system_group, retry_topic
@@ -292,7 +292,11 @@ async def _run_delete(
     done = named_outcomes(outcomes, masters)
     for topic in topics:
         for cluster in clusters:
-            deletion = await delete_topic(call.admin, topic, cluster, may_be_missing=True)
+            try:
+                deletion = await delete_topic(call.admin, topic, cluster, may_be_missing=True)
+            except KourouError as error:
+                done.append(TargetOutcome(f"{topic} in {cluster}", False, str(error)))
+                continue
             found = named_outcomes([*deletion.brokers, *deletion.namesrvs], masters)
             done += [msgspec.structs.replace(one, target=f"{topic} on {one.target}") for one in found]
     return Done(outcomes=done)

@@ -103,7 +103,7 @@ def _bytes_of(body: NewMessage) -> bytes:
                 return bytes.fromhex(body.body)
             case BodyEncoding.BASE64:
                 return base64.b64decode("".join(body.body.split()), validate=True)
-    except (ValueError, binascii.Error) as error:
+    except (ValueError, binascii.Error, RecursionError) as error:
         raise bad_input("body", f"not {body.encoding}: {error}") from None
 
 

@@ -207,11 +207,24 @@ async def _apply(
     for outcome in outcomes:
         master, config = by_address[outcome.address]
         if outcome.is_done and config.order:
-            await add_order_conf(call.admin, config.topic_name, master.broker_name, config.write_queue_nums)
+            done.append(await _record_order(call, master.broker_name, config))
     if drops_order:
         topic = next(iter(changes.values())).topic_name
-        done += [TargetOutcome.of(one) for one in await delete_order_conf(call.admin, topic)]
+        try:
+            done += [TargetOutcome.of(one) for one in await delete_order_conf(call.admin, topic)]
+        except KourouError as error:
+            done.append(TargetOutcome(f"order of {topic}", False, str(error)))
     return Done(outcomes=done)
+
+
+async def _record_order(call: Call[Any, Any], broker_name: str, config: TopicConfig) -> TargetOutcome:
+    """The topic has been changed before: what fails here is one more outcome."""
+    problem = ""
+    try:
+        await add_order_conf(call.admin, config.topic_name, broker_name, config.write_queue_nums)
+    except KourouError as error:
+        problem = str(error)
+    return TargetOutcome(f"order of {config.topic_name} on {broker_name}", not problem, problem)
 
 
 # -- change ------------------------------------------------------------------------------------------
@@ -365,7 +378,13 @@ async def _run_delete(
 ) -> Done:
     outcomes: list[Outcome] = []
     for cluster in clusters:
-        deletion = await delete_topic(call.admin, topic, cluster, may_be_missing=True)
+        try:
+            deletion = await delete_topic(call.admin, topic, cluster, may_be_missing=True)
+        except KourouError as error:
+            if not outcomes:
+                raise
+            outcomes.append(Outcome(cluster, str(error)))
+            continue
         outcomes += [*deletion.brokers, *deletion.namesrvs]
     return Done(outcomes=named_outcomes(outcomes, masters))
 
