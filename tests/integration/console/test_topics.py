@@ -104,6 +104,11 @@ async def test_a_topic_on_a_broker_that_is_away(console: Console, running: Clust
     view = await console.get("/topics/Orders")
     assert any("127.0.0.1:1" in problem for problem in view["problems"])
 
+    done = await console.change("DELETE", "/topics/Orders", status=207)
+    assert [one["target"].partition(" ")[0] for one in done["outcomes"] if not one["is_done"]] == [
+        "broker-dead"
+    ]
+
     # All brokers fail: nothing was done, and it is an error.
     answer = await console.change("POST", "/topics", {"topic": "New", "brokers": ["broker-dead"]}, status=502)
     assert answer["error"]["code"] == "cannot_reach_cluster"
