@@ -6,6 +6,7 @@ CSRF token and converts the parameters. Nothing else is reachable but static fil
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -176,6 +177,10 @@ class _Operation:
             return await self._respond(request)
         except ClientDisconnect:
             return Response(status_code=HTTPStatus.BAD_REQUEST)
+        except asyncio.CancelledError:
+            # Only a stop of the console cancels requests, or the reads that they wait for; a change goes on.
+            stopping = ApiError(HTTPStatus.SERVICE_UNAVAILABLE, "stopping", "the console is being stopped")
+            return error_response(stopping)
         except Exception as error:
             return error_response(api_error_of(error))
 

@@ -104,7 +104,10 @@ class ConsoleServer:
             self._server.should_exit = True
             await asyncio.wait((self._serving,), timeout=timeout_ms / 1000)
             self._serving.cancel()
-            await asyncio.gather(self._serving, return_exceptions=True)
+            requests = list(self._server.server_state.tasks)
+            for request in requests:
+                request.cancel()
+            await asyncio.gather(self._serving, *requests, return_exceptions=True)
         await self._resources.aclose()
 
     async def wait_failed(self) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
-from kourou.console.app import CSRF_HEADER, ENDPOINTS, MAX_BODY_BYTES
+from kourou.console.api.doctor import Doctor
+from kourou.console.app import CSRF_HEADER, ENDPOINTS, MAX_BODY_BYTES, make_app
 from kourou.testing.cluster import Cluster
 from tests.integration.console.kit import Console, console_of
 
@@ -91,3 +94,16 @@ async def test_two_administrators_who_confirm_the_same_preview(running: Cluster,
     assert "has these settings already" in refused.json()["error"]["message"]
     done = [record["outcome"] for record in (await console.get("/audit"))["items"]]
     assert done == ["done", "done"]
+
+
+async def test_a_request_under_way_when_the_console_stops(running: Cluster, tmp_path: Path) -> None:
+    async with console_of(running.namesrv_addr, tmp_path) as console:
+        doctor = Doctor(console.context.admin, watch_s=60)
+        app = make_app(replace(console.context, doctor=doctor))
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
+            request = asyncio.create_task(http.get("/api/doctor"))
+            while not doctor._shared._tasks:  # noqa: ASYNC110  # until the request waits for it
+                await asyncio.sleep(0)
+            await doctor.stop()
+            answer = await request
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "stopping")
