@@ -7,6 +7,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from kourou.errors import ConfigError
 from kourou.transport.addresses import parse_address
 from kourou.transport.http_probe import ask_readyz, probe_routes
-from kourou.transport.http_server import MAX_CONNECTIONS, MAX_HEAD_BYTES, HttpServer
+from kourou.transport.http_server import MAX_CONNECTIONS, MAX_HEAD_BYTES, HttpResponse, HttpServer
 
 TIMEOUT_S = 20
 
@@ -218,6 +219,30 @@ async def test_a_stop_cuts_off_what_is_under_way_and_frees_the_port() -> None:
             writer.transport.abort()
         with pytest.raises(ConnectionRefusedError):
             await connect(probes)
+
+
+async def test_a_large_body_is_written_as_fast_as_the_peer_reads() -> None:
+    async def large() -> HttpResponse:
+        return HttpResponse(HTTPStatus.OK, [bytes([65 + n % 26]) * 1024 for n in range(8 * 1024)])
+
+    async def broken() -> HttpResponse:
+        raise RuntimeError("no numbers")
+
+    server = HttpServer("127.0.0.1", 0, {"/large": large, "/broken": broken})
+    await server.start()
+    try:
+        reader, writer = await connect(server)
+        writer.write(get("/large"))
+        await asyncio.sleep(0.1)  # the buffers of both ends are full, and the server waits
+        async with asyncio.timeout(TIMEOUT_S):
+            answer = await reader.read()
+        writer.transport.abort()
+        assert b"Content-Length: 8388608\r\n" in answer
+        assert len(answer.partition(b"\r\n\r\n")[2]) == 8 * 1024 * 1024
+        assert status(await exchange(server, get("/broken"))) == 500
+        assert b"available: /large and /broken" in await exchange(server, get("/x"))
+    finally:
+        await server.stop()
 
 
 async def test_a_port_that_is_taken_is_named_with_its_key() -> None:

@@ -58,6 +58,21 @@ def test_a_wheel_that_nothing_was_put_into_is_not_searched(tmp_path: Path) -> No
     assert not wheel.correct(NOW_MS, {}, 0)
 
 
+def test_messages_are_counted_between_two_times_also_over_the_end_of_the_ring(tmp_path: Path) -> None:
+    ring_ms = 2 * TIMER_WHEEL_SLOTS * 1000
+    end_ms = NOW_MS // ring_ms * ring_ms + ring_ms
+    wheel = TimerWheel(Files(), tmp_path / "timerwheel", 1000)
+    assert wheel.count_between(end_ms - 60_000, end_ms + 60_000) == 0
+    for offset_ms, num in ((-60_000, 1), (-1_000, 2), (0, 4), (30_000, 8), (60_000, 16)):
+        wheel.put(end_ms + offset_ms, Slot(0, 0, num))
+    wheel.put(end_ms + 10_000 - ring_ms, Slot(0, 0, 32))  # of the round before
+    assert wheel.count_between(end_ms - 60_000, end_ms + 60_000) == 15
+    assert wheel.count_between(end_ms - 59_000, end_ms) == 2
+    assert wheel.count_between(end_ms + 60_000, end_ms + 61_000) == 16
+    assert wheel.count_between(end_ms, end_ms) == 0
+    wheel.close()
+
+
 def test_a_wheel_is_read_again(tmp_path: Path) -> None:
     wheel = TimerWheel(Files(), tmp_path / "timerwheel", 1000)
     wheel.load()  # no file yet
