@@ -178,7 +178,6 @@ class RunningBroker:
                 bulk_handler,
                 lambda: self._serving.connection_count,
             )
-        is_metered = config.enable_remoting_metrics and self.metrics is not None
         self._serving = ServingPart(
             handlers,
             config=config,
@@ -191,7 +190,7 @@ class RunningBroker:
             commit_cycle=services.commit_cycle,
             tasks=services.tasks,
             requests=services.requests,
-            meter=self.metrics.requests if self.metrics is not None and is_metered else None,
+            meter=None if self.metrics is None else self.metrics.meter,
         )
         registration = Registration(
             config=services.live_config,

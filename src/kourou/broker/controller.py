@@ -221,8 +221,9 @@ class BrokerController:
     @property
     def _metrics(self) -> BrokerMetrics | None:
         state = self._state
-        is_open = isinstance(state, _Open) and not isinstance(state, _Stopping)
-        return state.running.metrics if is_open and isinstance(state, _Open) else None
+        if not isinstance(state, _Open) or isinstance(state, _Stopping):
+            return None
+        return state.running.metrics
 
     def _http_routes(self) -> dict[str, HttpHandler]:
         from kourou.broker.metrics.labels import broker_scope

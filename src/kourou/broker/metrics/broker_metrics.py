@@ -126,6 +126,11 @@ class BrokerMetrics:
     def _rocketmq_scope(self) -> Labels:
         return (*self.scope, ("otel_scope_name", names.SCOPE_NAME))
 
+    @property
+    def meter(self) -> RequestLatency | None:
+        """What measures requests; None if `enableRemotingMetrics` is off at the start."""
+        return self.requests if self.config.current.enable_remoting_metrics else None
+
     # -- all -------------------------------------------------------------------------------------
 
     async def families(self) -> list[Family]:
