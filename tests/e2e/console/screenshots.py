@@ -39,10 +39,8 @@ def pictures(shop: Shop) -> dict[str, str]:
     return {
         "console-overview": "/",
         "console-overview-dark": "/",
-        "console-topics": "/topics",
         "console-topic": f"/topics/{ORDERS}",
         "console-group": f"/groups/{BILLING}",
-        "console-brokers": "/brokers",
         "console-message": f"/messages/{ORDERS}/{shop.order_ids[0]}",
         "console-dead-letters": f"/dead-letters?group={COURIERS}",
         "console-trace": f"/trace?id={shop.order_ids[0]}",
