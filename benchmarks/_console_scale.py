@@ -1,8 +1,8 @@
 """A broker with as many topics and groups as a large company has: for the console, `mqadmin` and metrics.
 
 Each topic has a message; each group has a retry topic, and offsets of two topics, behind the last message in
-one of them. Topics and groups are created by requests of many at a time, which only brokers of RocketMQ 5
-understand.
+one of them for every 20th group. Topics and groups are created by requests of many at a time, which only
+brokers of RocketMQ 5 understand.
 
     python -m benchmarks._console_scale NAMESRV [--topics 5000] [--groups 2000]
 """
@@ -31,6 +31,7 @@ GROUPS = 2_000
 QUEUES = 4
 _BATCH = 500  # topics or groups of a request
 _IN_FLIGHT = 200
+_LAGGING = 20  # one group of so many
 _DEPARTMENTS = ("billing", "catalog", "delivery", "payment", "search", "stock", "support", "web")
 
 STORE_KEYS = {"mappedFileSizeConsumeQueue": "2000", "mappedFileSizeCommitLog": str(256 << 20)}
@@ -66,10 +67,20 @@ async def fill(namesrv: str, topics: int = TOPICS, groups: int = GROUPS) -> None
         async with AsyncProducer("scale", namesrv=namesrv) as producer:
             await _gather(producer.send(Message(queue.topic, b"{}"), queue=queue) for queue in queues)
         await _gather(
-            admin.api.update_consumer_offset(master.address, group_name(number), queue, behind)
+            admin.api.update_consumer_offset(
+                master.address, group_name(number), queue, _offset(number, is_first)
+            )
             for number in range(groups)
-            for behind, queue in enumerate((queues[number % topics], queues[(number * 7 + 1) % topics]))
+            for is_first, queue in (
+                (True, queues[number % topics]),
+                (False, queues[(number * 7 + 1) % topics]),
+            )
         )
+
+
+def _offset(number: int, is_first: bool) -> int:
+    """Each queue has one message."""
+    return 0 if is_first and number % _LAGGING == 0 else 1
 
 
 def _check(outcomes: Sequence[Outcome]) -> None:
