@@ -37,14 +37,14 @@ _TICK_S: Final = 0.1
 def pictures(shop: Shop) -> dict[str, str]:
     """File name to path."""
     return {
-        "console-overview": "/",
-        "console-overview-dark": "/",
-        "console-topic": f"/topics/{ORDERS}",
-        "console-group": f"/groups/{BILLING}",
-        "console-message": f"/messages/{ORDERS}/{shop.order_ids[0]}",
-        "console-dead-letters": f"/dead-letters?group={COURIERS}",
-        "console-trace": f"/trace?id={shop.order_ids[0]}",
-        "console-doctor": "/doctor",
+        "overview": "/",
+        "overview-dark": "/",
+        "topic": f"/topics/{ORDERS}",
+        "group": f"/groups/{BILLING}",
+        "message": f"/messages/{ORDERS}/{shop.order_ids[0]}",
+        "dead-letters": f"/dead-letters?group={COURIERS}",
+        "trace": f"/trace?id={shop.order_ids[0]}",
+        "doctor": "/doctor",
     }
 
 
