@@ -24,7 +24,10 @@ _MARK = struct.Struct(">iI")
 _LOOK_S = 20e-6
 _PAUSE_S = 0.005
 _LAG_TIMEOUT_S = 10.0
-_CATCH_UP_TIMEOUT_S = 180.0
+_START_TIMEOUT_S = 60.0
+_CATCH_UP_TIMEOUT_S = 60.0
+# Senders may be faster than a slave that catches up: the disk must not fill meanwhile.
+_MAX_GROWTH_BYTES = 4 * 1024**3
 _CAUGHT_UP_BYTES = 4 * 1024 * 1024
 _POLL_S = 0.02
 _EACH_S = 0.5
@@ -108,23 +111,26 @@ class CatchUp(NamedTuple):
     """How long a new slave took for its master's log, and what senders noticed of it: messages a second and
     the longest answer, before and meanwhile."""
 
-    caught_up_bytes: int
+    copied_bytes: int
     seconds: float
+    is_caught_up: bool = True
     before: tuple[float, float] | None = None
     meanwhile: tuple[float, float] | None = None
 
     @property
     def mb_per_s(self) -> float:
         """10^6 bytes a second."""
-        return self.caught_up_bytes / self.seconds / 1e6
+        return self.copied_bytes / self.seconds / 1e6
 
 
 def catch_up(
     master: RunningPeer, start_slave: Callable[[], RunningPeer], rate: float | None, folder: Path
 ) -> CatchUp:
     """Start a slave behind a master that has a log already, and time it from its first byte on. With a `rate`
-    senders go on meanwhile, at so many messages a second; 0: as fast as they can."""
+    senders go on meanwhile, at so many messages a second; 0: as fast as they can. One that is still behind
+    after a minute is given up."""
     assert master.store is not None
+    logs = [master.store / "commitlog"]
     with ExitStack() as stack:
         load = None
         if rate is not None:
@@ -134,23 +140,24 @@ def catch_up(
         before = load.intervals() if load else []
         slave = start_slave()
         assert slave.store is not None
-        logs = master.store / "commitlog", slave.store / "commitlog"
-        deadline = time.monotonic() + _CATCH_UP_TIMEOUT_S
+        logs.append(slave.store / "commitlog")
+        launched = time.monotonic()
         while not log_end(logs[1]):
-            _check(slave, deadline)
+            if time.monotonic() > launched + _START_TIMEOUT_S:
+                raise PeerError(f"{slave.name}: the slave does not follow")
+            time.sleep(_POLL_S)
         # Not what it took to start.
         began, first_interval = time.monotonic(), len(load.intervals()) if load else 0
-        while (end := log_end(logs[1])) < log_end(logs[0]) - (_CAUGHT_UP_BYTES if load else 0):
-            _check(slave, deadline)
-        seconds = time.monotonic() - began
+        may_end = log_end(logs[0]) + _MAX_GROWTH_BYTES
+        while True:
+            end, master_end = log_end(logs[1]), log_end(logs[0])
+            seconds = time.monotonic() - began
+            is_caught_up = end >= master_end - (_CAUGHT_UP_BYTES if load else 0)
+            if is_caught_up or seconds > _CATCH_UP_TIMEOUT_S or master_end > may_end:
+                break
+            time.sleep(_POLL_S)
         meanwhile = load.intervals()[first_interval + 1 :] if load else []
-    return CatchUp(end, seconds, _figures(before[2:]), _figures(meanwhile))
-
-
-def _check(slave: RunningPeer, deadline: float) -> None:
-    if time.monotonic() > deadline:
-        raise PeerError(f"{slave.name}: the slave has not caught up after {_CATCH_UP_TIMEOUT_S:g} s")
-    time.sleep(_POLL_S)
+    return CatchUp(end, seconds, is_caught_up, _figures(before[2:]), _figures(meanwhile))
 
 
 def _start_load(master: RunningPeer, rate: float, log_path: Path) -> RunningLoad:

@@ -2,7 +2,7 @@
 
     python -m benchmarks replication [--apache 4.9.7,5.5.0] [--rounds 3] [--seconds 5]
     python -m benchmarks replication --lag [--rate 5000] [--seconds 20]
-    python -m benchmarks replication --catch-up [--gib 2] [--beside none,20000,0]
+    python -m benchmarks replication --catch-up [--gib 2] [--beside none,20000]
 
 One system runs at a time: a master and, but for `alone`, a slave, each a process of its own. Rounds
 alternate over all arms. Reported: messages a second, and processor time of master and slave for each message;
@@ -163,7 +163,7 @@ def report_lag(names: list[str], folder: Path, program: Path, rate: float, secon
 
 
 def report_catch_up(names: list[str], folder: Path, program: Path, gib: float, beside: list[str]) -> str:
-    """A table of slaves that catch up; a store of its own for each row."""
+    """A table of slaves that catch up; stores of their own for each row."""
     lines = [
         "| system | senders | MB | s | MB/s | sent/s before | meanwhile | longest ms before | meanwhile |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -183,7 +183,7 @@ def report_catch_up(names: list[str], folder: Path, program: Path, gib: float, b
             row = [
                 name,
                 word,
-                f"{found.caught_up_bytes / 1e6:,.0f}",
+                f"{found.copied_bytes / 1e6:,.0f}{'' if found.is_caught_up else ', still behind'}",
                 f"{found.seconds:.1f}",
                 f"{found.mb_per_s:.0f}",
             ]
@@ -202,7 +202,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=5000.0)
     parser.add_argument("--catch-up", action="store_true")
     parser.add_argument("--gib", type=float, default=2.0)
-    parser.add_argument("--beside", default="none,20000,0")
+    parser.add_argument("--beside", default="none,20000")
     options = parser.parse_args()
     results: dict[tuple[str, str, tuple[int, int]], list[Measurement]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:

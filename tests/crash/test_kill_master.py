@@ -56,7 +56,8 @@ class MasterKill:
             await asyncio.gather(asyncio.to_thread(self._master.start), asyncio.to_thread(self._slave.start))
             await self._until_followed()
             senders = [asyncio.ensure_future(self._send(number)) for number in range(_SENDERS)]
-            await asyncio.sleep(chance.uniform(0.1, 0.6))
+            await self._until_acknowledged()
+            await asyncio.sleep(chance.uniform(0, 0.5))
             self._master.kill()
             self.killed_at = time.monotonic()
             shutil.rmtree(self._master.store)
@@ -76,6 +77,12 @@ class MasterKill:
                 answer = await self._client.call(self._master.address, command, _CALL_MS)
                 if decode_body(answer.body, HARuntimeInfo).ha_connection_info:
                     return
+                await asyncio.sleep(0.02)
+
+    async def _until_acknowledged(self) -> None:
+        # On a busy machine the first answer may take longer than all of the time before the kill.
+        async with asyncio.timeout(30):
+            while not self.acknowledged:  # noqa: ASYNC110 (senders know no events)
                 await asyncio.sleep(0.02)
 
     async def _send(self, sender: int) -> None:

@@ -38,4 +38,4 @@ def test_a_log_ends_where_its_last_bytes_are(tmp_path: Path) -> None:
 
 
 def test_the_rate_of_a_catch_up() -> None:
-    assert CatchUp(caught_up_bytes=400_000_000, seconds=2.0).mb_per_s == 200
+    assert CatchUp(copied_bytes=400_000_000, seconds=2.0).mb_per_s == 200
