@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from kourou.protocol.ha import transfer_head
 from kourou.testing.faulty_files import FaultyFiles
 from tests.e2e.broker.broker_kit import Peer
 from tests.e2e.broker.replication_kit import (
@@ -18,6 +19,7 @@ from tests.e2e.broker.replication_kit import (
     equal,
     following,
     ha_address,
+    log_bytes,
     log_end,
     master,
     slave,
@@ -95,6 +97,27 @@ async def test_a_link_that_is_cut_in_the_middle_of_transfers(tmp_path: Path, cou
                 await until(lambda: not cuts, "all cuts are made", 60)
                 await fill(of_master)
                 await equal(of_master, of_slave)
+
+
+async def test_what_came_before_the_link_broke_can_be_read(tmp_path: Path) -> None:
+    """Consumers read from a slave while its master is away."""
+    async with master(tmp_path) as of_master:
+        await fill(of_master, 3)
+        end, records = log_end(of_master), log_bytes(of_master)
+
+    async def break_off(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(8)
+        # In one piece: what follows the records is no transfer that continues them.
+        writer.write(transfer_head(0, end) + records + transfer_head(end + 1, 1) + b"x")
+        await reader.read()
+        writer.close()
+
+    dying = await asyncio.start_server(break_off, "127.0.0.1", 0)
+    address = f"127.0.0.1:{dying.sockets[0].getsockname()[1]}"
+    async with dying, slave(tmp_path, ha_master_address=address) as of_slave:
+        queues = of_slave.controller.services.store.queues
+        await until(lambda: log_end(of_slave) == end, "the records are copied")
+        await until(lambda: sum(queue.max_queue_offset for queue in queues.items()) == 3, "they can be read")
 
 
 async def test_a_slave_whose_log_was_torn_goes_on_behind_the_last_whole_record(tmp_path: Path) -> None:

@@ -217,21 +217,27 @@ class ReplicaClient:
     def _arrived(self, link: _Link) -> None:
         """Take what the master has sent: append, report, dispatch."""
         appended_bytes = 0
-        while (found := link.stream.next()) is not None:
-            if isinstance(found, MasterHello):
-                self._greeted(found)
-            else:
-                appended_bytes += self._take(found)
-        if self._commit_log.max_phy_offset > self._reported:
-            # First of all: with synchronous double write senders wait for it.
-            self._report(link)
-        self.status.last_read_ms = self._now_ms()
-        if appended_bytes:
-            self.rate.add(appended_bytes, link.read_at)
-            self._before_dispatch()
-            self._replica.dispatch()
-            if not self._has_all_epochs:
-                self._follow_epochs()
+        try:
+            while (found := link.stream.next()) is not None:
+                if isinstance(found, MasterHello):
+                    self._greeted(found)
+                else:
+                    appended_bytes += self._take(found)
+            if self._commit_log.max_phy_offset > self._reported:
+                # First of all: with synchronous double write senders wait for it.
+                self._report(link)
+            self.status.last_read_ms = self._now_ms()
+        finally:
+            # Also when the link has just broken: consumers read from here while the master is away.
+            if appended_bytes:
+                self._dispatch(appended_bytes, link)
+
+    def _dispatch(self, appended_bytes: int, link: _Link) -> None:
+        self.rate.add(appended_bytes, link.read_at)
+        self._before_dispatch()
+        self._replica.dispatch()
+        if not self._has_all_epochs:
+            self._follow_epochs()
 
     def _greeted(self, hello: MasterHello) -> None:
         if hello.refusal:
