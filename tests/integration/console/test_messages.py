@@ -139,8 +139,21 @@ async def test_a_topic_without_messages_and_one_that_does_not_exist(
     await make_topic(running, "Empty")
     page = await console.get("/messages", topic="Empty")
     assert (page["items"], page["next"], page["is_complete"]) == ([], None, True)
-    assert (await console.get("/messages", status=404, topic="None"))["error"]["code"] == "not_found"
+    error = (await console.get("/messages", status=404, topic="None"))["error"]
+    assert error["code"] == "not_found" and "CODE" not in error["message"] and error["hint"]
     assert (await console.get("/messages/by-key", status=404, topic="None", key="k"))["error"]
+
+
+async def test_a_queue_that_does_not_exist(running: Cluster, console: Console) -> None:
+    await make_topic(running, "Empty")
+    absent: list[tuple[dict[str, Any], str]] = [
+        ({"broker": "broker-a", "queue": 77}, "queue 77 on broker broker-a"),
+        ({"broker": "broker-z"}, "queue on broker broker-z"),
+        ({"queue": 77}, "queue 77"),
+    ]
+    for query, missing in absent:
+        error = (await console.get("/messages", status=404, topic="Empty", **query))["error"]
+        assert error["message"] == f"topic Empty has no {missing}"
 
 
 async def test_bad_lists_are_refused(running: Cluster, console: Console) -> None:
