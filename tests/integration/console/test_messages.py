@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from kourou import AsyncProducer, ConsumeResult, Message, MessageExt
+from kourou.admin.messages.message_pages import QueueRange
 from kourou.console.message_cursor import encode_cursor
+from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.message_id import encode_host, offset_msg_id
 from kourou.testing.cluster import Cluster, cluster
@@ -27,6 +29,13 @@ MARKUP = "<script>alert(1)</script>\x07\u202e"
 async def send(running: Cluster, *messages: Message, **options: Any) -> list[str]:
     async with AsyncProducer("shop", namesrv=running.namesrv_addr, **options) as producer:
         return [(await producer.send(message)).msg_id for message in messages]
+
+
+def _cursor_of_many_queues() -> str | None:
+    """Small as text; each queue would be a request to a broker."""
+    rest = QueueRange(0, 1)
+    position = {MessageQueue(TOPIC, "broker-a", number): rest for number in range(20_000)}
+    return encode_cursor(TOPIC, position, is_newest_first=True)
 
 
 async def send_numbered(running: Cluster, count: int, topic: str = TOPIC, **options: Any) -> list[str]:
@@ -161,6 +170,7 @@ async def test_bad_lists_are_refused(running: Cluster, console: Console) -> None
     refused: list[tuple[dict[str, Any], str]] = [
         ({"cursor": "rubbish"}, "cursor"),
         ({"cursor": encode_cursor("Other", {}, is_newest_first=True)}, "cursor"),
+        ({"cursor": _cursor_of_many_queues()}, "cursor"),
         ({"order": "sideways"}, "order"),
         ({"limit": 1_000_000}, "limit"),
         ({"offset": 5}, "offset"),
