@@ -55,7 +55,6 @@ class ApiError(Exception):
 
 
 _NOT_FOUND: Final = {
-    ResponseCode.TOPIC_NOT_EXIST,
     ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
     ResponseCode.QUERY_NOT_FOUND,
     ResponseCode.NO_MESSAGE,
@@ -101,6 +100,9 @@ def api_error_of(error: Exception) -> ApiError:
 
 
 def _of_response(error: ResponseError) -> ApiError:
+    if error.code == ResponseCode.TOPIC_NOT_EXIST:
+        hint = "check its name; a topic whose brokers are all stopped is not found either"
+        return not_found(error.remark, hint)
     if error.code in _NOT_FOUND:
         return not_found(str(error))
     if error.code == ResponseCode.NO_PERMISSION:

@@ -17,6 +17,8 @@ from kourou.console.api_errors import ApiError, bad_input
 from kourou.protocol.bodies import MessageQueue
 
 _MAX_TEXT_BYTES: Final = 1 << 20
+_MAX_QUEUES: Final = 10_000
+"""Each may be a request to its broker."""
 _Offset = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
 
@@ -49,6 +51,8 @@ def decode_cursor(text: str, topic: str, *, is_newest_first: bool) -> PagePositi
         cursor = msgspec.json.decode(raw, type=_Cursor)
     except (binascii.Error, zlib.error, ValueError, msgspec.MsgspecError):
         raise _refused() from None
+    if sum(map(len, cursor.queues.values())) > _MAX_QUEUES:
+        raise _refused()
     if cursor.topic != topic or cursor.is_newest_first is not is_newest_first:
         raise _refused()
     return {

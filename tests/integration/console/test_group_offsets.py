@@ -77,7 +77,9 @@ async def test_online_members_get_messages_again(console: Console, traffic: Traf
         console.context.view.forget()
         body = {"groups": [GROUP], "to": "time", "timestamp_ms": 1}
         preview = await console.preview("POST", f"/topics/{TOPIC}/offsets", body)
-        assert preview["warnings"] == [f"{GROUP} has 1 member online, which continue at the new offsets"]
+        assert preview["warnings"] == [
+            f"{GROUP} has 1 member online; consumption continues at the new offsets"
+        ]
         assert "1970-01-01T00:00:00.001Z" in preview["effects"][0]
         # Messages that arrive after the preview do not make it another plan.
         await traffic.send(4)

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from kourou import AsyncProducer, ConsumeResult, Message, MessageExt
+from kourou.admin.messages.message_pages import QueueRange
 from kourou.console.message_cursor import encode_cursor
+from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.message_id import encode_host, offset_msg_id
 from kourou.testing.cluster import Cluster, cluster
@@ -27,6 +29,13 @@ MARKUP = "<script>alert(1)</script>\x07\u202e"
 async def send(running: Cluster, *messages: Message, **options: Any) -> list[str]:
     async with AsyncProducer("shop", namesrv=running.namesrv_addr, **options) as producer:
         return [(await producer.send(message)).msg_id for message in messages]
+
+
+def _cursor_of_many_queues() -> str | None:
+    """Small as text; each queue would be a request to a broker."""
+    rest = QueueRange(0, 1)
+    position = {MessageQueue(TOPIC, "broker-a", number): rest for number in range(20_000)}
+    return encode_cursor(TOPIC, position, is_newest_first=True)
 
 
 async def send_numbered(running: Cluster, count: int, topic: str = TOPIC, **options: Any) -> list[str]:
@@ -139,8 +148,21 @@ async def test_a_topic_without_messages_and_one_that_does_not_exist(
     await make_topic(running, "Empty")
     page = await console.get("/messages", topic="Empty")
     assert (page["items"], page["next"], page["is_complete"]) == ([], None, True)
-    assert (await console.get("/messages", status=404, topic="None"))["error"]["code"] == "not_found"
+    error = (await console.get("/messages", status=404, topic="None"))["error"]
+    assert error["code"] == "not_found" and "CODE" not in error["message"] and error["hint"]
     assert (await console.get("/messages/by-key", status=404, topic="None", key="k"))["error"]
+
+
+async def test_a_queue_that_does_not_exist(running: Cluster, console: Console) -> None:
+    await make_topic(running, "Empty")
+    absent: list[tuple[dict[str, Any], str]] = [
+        ({"broker": "broker-a", "queue": 77}, "queue 77 on broker broker-a"),
+        ({"broker": "broker-z"}, "queue on broker broker-z"),
+        ({"queue": 77}, "queue 77"),
+    ]
+    for query, missing in absent:
+        error = (await console.get("/messages", status=404, topic="Empty", **query))["error"]
+        assert error["message"] == f"topic Empty has no {missing}"
 
 
 async def test_bad_lists_are_refused(running: Cluster, console: Console) -> None:
@@ -148,6 +170,7 @@ async def test_bad_lists_are_refused(running: Cluster, console: Console) -> None
     refused: list[tuple[dict[str, Any], str]] = [
         ({"cursor": "rubbish"}, "cursor"),
         ({"cursor": encode_cursor("Other", {}, is_newest_first=True)}, "cursor"),
+        ({"cursor": _cursor_of_many_queues()}, "cursor"),
         ({"order": "sideways"}, "order"),
         ({"limit": 1_000_000}, "limit"),
         ({"offset": 5}, "offset"),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kourou.admin.messages.messages import find_message
+from kourou.console.api.sends import MAX_ARGUMENT_BYTES
 from kourou.protocol.message import MessageExt
 from tests.integration.console.kit import Console
 
@@ -51,6 +52,14 @@ async def test_commands_do_the_same(console: Console) -> None:
     assert preview["commands"][0].endswith("-p a=b --delay 1500ms")
 
 
+async def test_a_body_too_large_for_an_argument_has_no_command(console: Console) -> None:
+    await console.change("POST", "/topics", {"topic": "Orders"})
+    body = {"body": "é" * (MAX_ARGUMENT_BYTES // 2)}
+    assert (await console.preview("POST", "/topics/Orders/messages", body))["commands"]
+    body = {"body": "é" * (MAX_ARGUMENT_BYTES // 2 + 1)}
+    assert (await console.preview("POST", "/topics/Orders/messages", body))["commands"] == []
+
+
 async def test_a_message_to_a_transaction_topic_is_committed(console: Console) -> None:
     await console.change("POST", "/topics", {"topic": "Payments", "kind": "TRANSACTION"})
     preview = await console.preview("POST", "/topics/Payments/messages", {"body": "paid"})
@@ -76,7 +85,8 @@ async def test_what_cannot_be_sent_is_refused(console: Console) -> None:
         ({"body": "x", "tag": "A||B"}, "one tag"),
         ({"body": "x", "delay_level": 99}, "delay_level"),
         ({"body": "x", "delay_ms": 10**12}, "delay_ms"),
-        ({"body": "x" * (5 * 1024 * 1024)}, "bytes"),
+        ({"body": "x" * (5 * 1024 * 1024)}, "body: topic 'Orders': the body has 5242880 bytes"),
+        ({"body": ""}, "body: topic 'Orders': the body is empty"),
         ({"body": "x", "properties": {"KEYS": "k"}}, "KEYS"),
     ):
         answer = await console.change("POST", "/topics/Orders/messages", body, status=400)

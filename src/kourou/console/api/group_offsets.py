@@ -139,7 +139,7 @@ async def _warnings(call: Call[Any, Any], by_group: dict[str, MovePlan]) -> list
     }
     members = await asyncio.gather(*map(call.context.view.members, by_group))
     online = [
-        f"{group} has {counted(found.count, 'member')} online, which continue at the new offsets"
+        f"{group} has {counted(found.count, 'member')} online; consumption continues at the new offsets"
         for group, found in zip(by_group, members, strict=True)
         if found.count
     ]

@@ -22,7 +22,7 @@ from kourou.admin.messages.message_pages import (
 from kourou.admin.messages.message_queries import FOR_EVER_MS, MAX_FOUND, search_by_key
 from kourou.admin.messages.message_view import MessageSummary
 from kourou.admin.session import Admin, command_line
-from kourou.console.api_errors import bad_input
+from kourou.console.api_errors import bad_input, not_found
 from kourou.console.endpoints import Call, Endpoint, NoBody, Read
 from kourou.console.message_cursor import decode_cursor, encode_cursor
 from kourou.errors import ResponseError
@@ -90,7 +90,25 @@ async def _messages(call: Call[MessagesQuery, NoBody]) -> MessageList:
     )
     position = decode_cursor(query.cursor, query.topic, is_newest_first=request.is_newest_first)
     page = await read_page(call.admin, request, MessageSummary.of, position)
+    if not page.messages and not query.cursor:
+        await _check_queue(call.admin, query)
     return message_list(page, request, _list_commands(call.admin, query))
+
+
+async def _check_queue(admin: Admin, query: MessagesQuery) -> None:
+    """ApiError 404 if the topic does not have the queue."""
+    route = await admin.route(query.topic)
+    counts = [
+        max(queues.read_queue_nums, queues.write_queue_nums)
+        for queues in route.queue_datas
+        if query.broker in ("", queues.broker_name)
+    ]
+    if max(counts, default=0) <= (query.queue or 0):
+        queue = "queue" if query.queue is None else f"queue {query.queue}"
+        where = f" on broker {query.broker}" if query.broker else ""
+        raise not_found(
+            f"topic {query.topic} has no {queue}{where}", "the page of the topic lists its queues"
+        )
 
 
 def message_list(page: MessagePage[Any], request: PageRequest, commands: list[str]) -> MessageList:

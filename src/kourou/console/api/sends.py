@@ -12,6 +12,7 @@ import msgspec
 
 from kourou.admin.messages.message_sending import SentMessage, check_delay, send_test_message
 from kourou.admin.topic_kinds import TopicKind, own_topics, topic_kind
+from kourou.client.core.message_checks import check_body
 from kourou.console.api.places import mqadmin
 from kourou.console.api.topics import topic_settings
 from kourou.console.api_errors import bad_input
@@ -20,6 +21,9 @@ from kourou.errors import ConfigError, MessageRefusedError
 from kourou.protocol.message import Message
 from kourou.protocol.names import send_topic_problem
 from kourou.wording import counted
+
+MAX_ARGUMENT_BYTES: Final = 100_000
+"""Linux refuses arguments of 128 KiB and more, and a browser shows none of that size in reasonable time."""
 
 
 class BodyEncoding(enum.StrEnum):
@@ -57,6 +61,7 @@ async def _send(call: Call[NoQuery, NewMessage]) -> Plan:
     configs, _ = await topic_settings(call.context.view, topic)
     kind = topic_kind(topic, configs.values(), own_topics(await call.admin.masters()))
     message = _message(topic, body)
+    _check_body(message)
     if body.delay_ms or body.delay_level:
         try:
             route = await call.admin.route(topic)
@@ -91,6 +96,14 @@ def _message(topic: str, body: NewMessage) -> Message:
         raise bad_input("message", str(error)) from None
 
 
+def _check_body(message: Message) -> None:
+    """ApiError 400 if no broker accepts the body."""
+    try:
+        check_body(message.topic, message.body)
+    except MessageRefusedError as error:
+        raise bad_input("body", str(error)) from None
+
+
 def _bytes_of(body: NewMessage) -> bytes:
     try:
         match body.encoding:
@@ -118,10 +131,11 @@ def _warnings(kind: TopicKind, body: NewMessage) -> list[str]:
 
 
 def _commands(call: Call[NoQuery, NewMessage], topic: str) -> list[str]:
-    """mqadmin sendMessage knows no properties and delays; `kourou send` does. Neither takes binary bodies as
-    an argument."""
+    """mqadmin sendMessage knows no properties and delays; `kourou send` does. Neither takes binary or large
+    bodies as an argument."""
     body = call.body
-    if body.encoding in (BodyEncoding.HEX, BodyEncoding.BASE64):
+    is_binary = body.encoding in (BodyEncoding.HEX, BodyEncoding.BASE64)
+    if is_binary or len(body.body.encode()) > MAX_ARGUMENT_BYTES:
         return []
     if not (body.properties or body.delay_ms or body.delay_level or body.sharding_key):
         words = ["-t", topic, "-p", body.body]

@@ -61,8 +61,19 @@ function Actions({ group, open }) {
   ];
 }
 
+/**
+ * Topics by their lag; the retry topic last.
+ * @param {{topic: string, lag: number|bigint}[]} topics
+ * @param {string} retryTopic
+ */
+export function byLag(topics, retryTopic) {
+  const isRetry = (item) => Number(item.topic === retryTopic);
+  return [...topics].sort((one, other) => isRetry(one) - isRetry(other) || Number(other.lag) - Number(one.lag));
+}
+
 function Change({ group, dialog, onClose, onDone }) {
-  const topics = group.topics.map((item) => item.topic);
+  // The topic that lags most comes first: seldom is the retry topic the one to move.
+  const topics = byLag(group.topics, group.retry_topic).map((item) => item.topic);
   // Where the group has an offset; the server knows the limits.
   const queues = (topic) => (group.topics.find((item) => item.topic === topic)?.queues ?? []).map((queue) => ({ ...queue, min_offset: null, max_offset: queue.broker_offset }));
   switch (dialog.name) {

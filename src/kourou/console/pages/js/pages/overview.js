@@ -6,10 +6,11 @@ import { Commands } from "../lib/command.js";
 import { bytes, compact, duration, number, percent, rate } from "../lib/format.js";
 import { t, tn } from "../lib/i18n.js";
 import { pathOf } from "../lib/router.js";
-import { Badge, Card, Freshness, Loaded, Meter, PageHead, Tile } from "../lib/states.js";
+import { Card, Freshness, Loaded, Meter, PageHead, Tile } from "../lib/states.js";
 import { Table } from "../lib/table.js";
 import { ArrayTable } from "../lib/table_data.js";
 import { TimeRange, useTimeRange } from "../lib/time_range.js";
+import { RoleBadge } from "./brokers.js";
 
 const SECONDS = 5;
 const DISK_WARN = 0.75;
@@ -65,7 +66,7 @@ function Charts({ history }) {
 function Brokers({ brokers }) {
   const columns = [
     { id: "broker_name", label: t("overview.broker"), main: true },
-    { id: "role", label: t("overview.role"), render: (broker) => html`<${Badge} kind=${broker.problem ? "bad" : broker.role === "master" ? "info" : "plain"}>${broker.role} ${broker.broker_id}<//>` },
+    { id: "role", label: t("overview.role"), render: (broker) => html`<${RoleBadge} broker=${broker} />` },
     { id: "in_tps", label: t("overview.put"), number: true, render: (broker) => rate(broker.in_tps) },
     { id: "out_tps", label: t("overview.get"), number: true, render: (broker) => rate(broker.out_tps) },
     ...["today_in", "today_out", "yesterday_in", "yesterday_out"].map((name) => {
