@@ -10,7 +10,7 @@ import { useCanChange } from "../lib/session.js";
 import { Badge, Card, Empty, ErrorBox, Facts, Freshness, Loaded, Note, PageHead, Tile } from "../lib/states.js";
 import { ArrayTable, ServerTable, useServerTable } from "../lib/table_data.js";
 import { Tabs } from "../lib/tabs.js";
-import { Disk, lagText, RoleBadge } from "./brokers.js";
+import { Disk, figure, lagText, RoleBadge } from "./brokers.js";
 
 const CLEANUPS = ["expired_consume_queues", "unused_topics", "expired_commit_log"];
 
@@ -39,9 +39,9 @@ function State({ read }) {
   return html`<${Loaded} read=${read}>${({ broker, runtime }) => html`
     ${broker.problem && html`<${Note} kind="bad">${broker.problem}<//>`}
     <div class="tiles">
-      <${Tile} label=${t("brokers.in_tps")} value=${rate(broker.in_tps)} detail=${t("broker.today", { count: number(broker.in_today) })} />
-      <${Tile} label=${t("brokers.out_tps")} value=${rate(broker.out_tps)} detail=${t("broker.today", { count: number(broker.out_today) })} />
-      <${Tile} label=${t("brokers.disk")} value=${html`<${Disk} ratio=${broker.disk_ratio} />`} />
+      <${Tile} label=${t("brokers.in_tps")} value=${rate(figure(broker, "in_tps"))} detail=${t("broker.today", { count: number(figure(broker, "in_today")) })} />
+      <${Tile} label=${t("brokers.out_tps")} value=${rate(figure(broker, "out_tps"))} detail=${t("broker.today", { count: number(figure(broker, "out_today")) })} />
+      <${Tile} label=${t("brokers.disk")} value=${html`<${Disk} ratio=${figure(broker, "disk_ratio")} />`} />
       ${broker.role === "slave" && html`<${Tile} label=${t("brokers.lag")} value=${lagText(broker)} />`}
     </div>
     <${Card} flush title=${t("broker.runtime")}>

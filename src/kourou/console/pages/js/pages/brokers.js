@@ -29,12 +29,17 @@ function columns() {
     { id: "cluster", label: t("brokers.cluster") },
     { id: "address", label: t("brokers.address"), render: (broker) => html`<code>${broker.address}</code>` },
     { id: "version", label: t("brokers.version") },
-    { id: "in_tps", label: t("brokers.in_tps"), number: true, render: (broker) => rate(broker.in_tps) },
-    { id: "out_tps", label: t("brokers.out_tps"), number: true, render: (broker) => rate(broker.out_tps) },
-    ...counts.map((id) => ({ id, label: t(`brokers.${id}`), number: true, render: (broker) => number(broker[id]) })),
-    { id: "disk_ratio", label: t("brokers.disk"), render: (broker) => html`<${Disk} ratio=${broker.disk_ratio} />` },
+    { id: "in_tps", label: t("brokers.in_tps"), number: true, render: (broker) => rate(figure(broker, "in_tps")) },
+    { id: "out_tps", label: t("brokers.out_tps"), number: true, render: (broker) => rate(figure(broker, "out_tps")) },
+    ...counts.map((id) => ({ id, label: t(`brokers.${id}`), number: true, render: (broker) => number(figure(broker, id)) })),
+    { id: "disk_ratio", label: t("brokers.disk"), render: (broker) => html`<${Disk} ratio=${figure(broker, "disk_ratio")} />` },
     { id: "lag_bytes", label: t("brokers.lag"), number: true, render: (broker) => lagText(broker) },
   ];
+}
+
+/** A figure of a broker; null if the broker did not answer, in which case its version is missing, too. */
+export function figure(broker, name) {
+  return broker.version ? broker[name] : null;
 }
 
 /** @param {{broker: any}} props */
@@ -44,8 +49,9 @@ export function RoleBadge({ broker }) {
   return html`<${Badge} kind=${broker.role === "master" ? "info" : "plain"}>${role} ${broker.broker_id}<//>`;
 }
 
-/** How full a disk is. @param {{ratio: number}} props */
+/** How full a disk is; null: unknown. @param {{ratio: number|null}} props */
 export function Disk({ ratio }) {
+  if (ratio === null) return "–";
   const kind = ratio >= DISK_BAD ? "bad" : ratio >= DISK_WARN ? "warn" : "good";
   return html`<${Meter} ratio=${ratio} text=${percent(ratio)} kind=${kind} />`;
 }

@@ -6,11 +6,11 @@ import { Commands } from "../lib/command.js";
 import { bytes, compact, duration, number, percent, rate } from "../lib/format.js";
 import { t, tn } from "../lib/i18n.js";
 import { pathOf } from "../lib/router.js";
-import { Card, Freshness, Loaded, Meter, PageHead, Tile } from "../lib/states.js";
+import { Card, Freshness, Loaded, PageHead, Tile } from "../lib/states.js";
 import { Table } from "../lib/table.js";
 import { ArrayTable } from "../lib/table_data.js";
 import { TimeRange, useTimeRange } from "../lib/time_range.js";
-import { RoleBadge } from "./brokers.js";
+import { Disk, figure, RoleBadge } from "./brokers.js";
 
 const SECONDS = 5;
 const DISK_WARN = 0.75;
@@ -67,13 +67,13 @@ function Brokers({ brokers }) {
   const columns = [
     { id: "broker_name", label: t("overview.broker"), main: true },
     { id: "role", label: t("overview.role"), render: (broker) => html`<${RoleBadge} broker=${broker} />` },
-    { id: "in_tps", label: t("overview.put"), number: true, render: (broker) => rate(broker.in_tps) },
-    { id: "out_tps", label: t("overview.get"), number: true, render: (broker) => rate(broker.out_tps) },
+    { id: "in_tps", label: t("overview.put"), number: true, render: (broker) => rate(figure(broker, "in_tps")) },
+    { id: "out_tps", label: t("overview.get"), number: true, render: (broker) => rate(figure(broker, "out_tps")) },
     ...["today_in", "today_out", "yesterday_in", "yesterday_out"].map((name) => {
       const id = name.split("_").reverse().join("_");
-      return { id, label: t(`overview.${name}`), number: true, render: (broker) => number(broker[id]) };
+      return { id, label: t(`overview.${name}`), number: true, render: (broker) => number(figure(broker, id)) };
     }),
-    { id: "disk_ratio", label: t("overview.disk"), render: (broker) => html`<${Meter} ratio=${broker.disk_ratio} text=${percent(broker.disk_ratio)} kind=${diskKind(broker.disk_ratio) ?? "good"} />` },
+    { id: "disk_ratio", label: t("overview.disk"), render: (broker) => html`<${Disk} ratio=${figure(broker, "disk_ratio")} />` },
     { id: "lag_bytes", label: t("overview.replication"), number: true, render: (broker) => bytes(broker.lag_bytes) },
   ];
   return html`<${Card} flush title=${t("overview.brokers")} actions=${html`<a href="/brokers">${t("overview.all")}</a>`}>
