@@ -170,6 +170,7 @@ def ci_tasks() -> list[Task]:
         interop("mqadmin", "test_mqadmin.py", expected_s=80),
         interop("name server", "test_namesrv*.py", expected_s=80),
         interop("store, SQL", "test_store.py", "test_sql_oracle.py", expected_s=80),
+        interop("metrics", "test_metrics.py", expected_s=60),
         interop("console", "test_console.py", env=_INTEGRATIONS, after=_AFTER_EXTRAS, expected_s=60),
         suite(
             "integrations",

@@ -113,10 +113,19 @@ def consume(namesrv: str, address: str) -> tuple[Scrape, Scrape]:
         deadline = time.monotonic() + _TIMEOUT_S
         while True:
             families = Scrape(asyncio.run(cluster_text(namesrv)))
-            if len(got) > _MESSAGES and families.values("rocketmq_group_dlqdiff", group="billing") == [1]:
+            if len(got) > _MESSAGES and is_settled(families):
                 return scraped(address), families
             assert time.monotonic() < deadline, (len(got), families.text)
             time.sleep(0.5)
+
+
+def is_settled(families: Scrape) -> bool:
+    """Whether offsets and counters of what was consumed have arrived; they come one after the other."""
+    return (
+        families.values("rocketmq_group_dlqdiff", group="billing") == [1]
+        and families.values("rocketmq_group_diff", group="billing", topic="Orders") == [0]
+        and all(families.values(name) for name in BOARD_NAMES)
+    )
 
 
 async def cluster_text(namesrv: str) -> str:
