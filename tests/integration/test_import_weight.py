@@ -54,6 +54,7 @@ def test_only_what_exists_is_listed_and_servers_first() -> None:
         "group",
         "send",
         "tail",
+        "trace",
         "context",
         "completion",
         "admin",

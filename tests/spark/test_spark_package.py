@@ -28,6 +28,7 @@ def test_the_public_names() -> None:
         "ProgressPublisher",
         "RocketmqDataSource",
         "StreamLag",
+        "StreamMetrics",
         "local_session",
         "open_archive",
         "read_lake",

@@ -48,7 +48,7 @@ def completed(*words: str) -> list[str]:
 
 def test_commands_options_and_names(mq: LocalCluster) -> None:
     for words, expected in {
-        ("t",): ["topic", "tail"],
+        ("t",): ["topic", "tail", "trace"],
         ("topic", ""): ["list", "show", "create", "delete"],
         ("tail", "--fr"): ["--from"],
         ("send", "Orders", "--sh"): ["--sharding-key"],
