@@ -80,6 +80,7 @@ async def test_what_cannot_be_sent_is_refused(console: Console) -> None:
     await console.change("POST", "/topics", {"topic": "Orders"})
     for body, reason in (
         ({"body": "{", "encoding": "json"}, "body: not json"),
+        ({"body": "[" * 100_000, "encoding": "json"}, "body: not json"),
         ({"body": "0g", "encoding": "hex"}, "body: not hex"),
         ({"body": "?", "encoding": "base64"}, "body: not base64"),
         ({"body": "x", "tag": "A||B"}, "one tag"),
