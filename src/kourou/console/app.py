@@ -122,6 +122,7 @@ def _routes(context: ConsoleContext) -> Iterable[BaseRoute]:
         scrape = Raw(method="GET", path=path, summary="Metrics", role=Role.READER, respond=_scraped(collect))
         yield Route(path, _Operation(context, scrape).respond, methods=["GET"], name=path)
     yield Route("/livez", _alive, methods=["GET"])
+    yield Route("/readyz", _readiness(context), methods=["GET"])
     yield Mount("/static", _Files(directory=PAGES))
     yield Route("/{path:path}", _page, methods=["GET"])
 
@@ -141,6 +142,18 @@ def _scraped(collect: HttpHandler) -> Callable[[Call[Any, Any], Request], Awaita
 
 async def _alive(request: Request) -> Response:
     return PlainTextResponse("alive\n")
+
+
+def _readiness(context: ConsoleContext) -> Callable[[Request], Awaitable[Response]]:
+    async def respond(request: Request) -> Response:
+        try:
+            await context.view.brokers()
+        except KourouError:
+            # Without the reason, which names servers: this path needs no login.
+            return PlainTextResponse("the cluster cannot be reached\n", HTTPStatus.SERVICE_UNAVAILABLE)
+        return PlainTextResponse("ready\n")
+
+    return respond
 
 
 async def _page(request: Request) -> Response:

@@ -60,7 +60,7 @@ async def test_every_change_in_a_session_needs_its_csrf_token(guarded: Console) 
 async def test_every_route_is_an_operation_or_has_no_data(guarded: Console) -> None:
     declared = {f"/api{endpoint.path}" for endpoint in ENDPOINTS} | {"/api/openapi.json"}
     declared |= {"/metrics", "/metrics/exporter"}
-    without_data = {"/api/{path:path}", "/livez", "/{path:path}"}
+    without_data = {"/api/{path:path}", "/livez", "/readyz", "/{path:path}"}
     for route in make_app(guarded.context).routes:
         if isinstance(route, Mount):
             assert route.path == "/static"

@@ -107,3 +107,8 @@ async def test_a_request_under_way_when_the_console_stops(running: Cluster, tmp_
             await doctor.stop()
             answer = await request
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "stopping")
+
+
+async def test_it_is_ready_while_the_cluster_can_be_reached(away: Console, console: Console) -> None:
+    assert (await console.http.get("/readyz")).text == "ready\n"
+    assert (await away.http.get("/readyz")).status_code == 503
