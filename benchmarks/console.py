@@ -29,6 +29,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.child_process import dies_with_parent
 from tests.e2e.console.kit.browser import Visitor, chromium
 
 from benchmarks._broker_loadgen import Loadgen, build
@@ -82,7 +83,16 @@ def standalone(store: Path, *, console: bool) -> Iterator[Server]:
     """Run a standalone on free ports."""
     ports = ["--namesrv-port", "0", "--broker-port", "0"]
     ports += ["--console", "--console-port", "0"] if console else []
-    command = [sys.executable, "-m", "kourou.cli.main", "standalone", "--store", str(store), *ports]
+    command = [
+        *dies_with_parent(),
+        sys.executable,
+        "-m",
+        "kourou.cli.main",
+        "standalone",
+        "--store",
+        str(store),
+        *ports,
+    ]
     home = {"HOME": str(store), "XDG_CONFIG_HOME": str(store / "home")}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **home})
     try:
@@ -174,7 +184,7 @@ def measure_sends(
     def beside() -> float:
         nonlocal requests
         with Consoles(server.console_url, recordings, RECORD_S) as consoles:
-            time.sleep(_SETTLE_S)
+            time.sleep(RECORD_S)  # until all of them have begun
             before = consoles.requests
             rate = alone()
             requests += consoles.requests - before
