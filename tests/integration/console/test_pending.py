@@ -148,8 +148,8 @@ async def test_half_messages_that_were_checked_and_given_up(tmp_path: Path) -> N
                 transaction.unknown()
             while True:
                 (broker,) = (await fresh(console, "/half-messages"))["brokers"]
-                if broker["given_up_count"]:
+                # Copied first, then ended: for a moment it is in both lists.
+                if broker["given_up_count"] and not broker["open"]:
                     break
         assert len(checks) == 2
-        assert broker["open"] == []
         assert [half["keys"] for half in broker["given_up"]] == ["open"]
