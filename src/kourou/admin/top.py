@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final
 
 from kourou.admin.brokers import GroupQueueLag, broker_consume_stats
 from kourou.admin.clusters import BrokerSummary, cluster_list
+from kourou.admin.each import map_each
 from kourou.admin.replication import SlaveLag, read_replication, slave_lags
 from kourou.admin.session import Admin
 from kourou.admin.topics import topic_names, topic_status
@@ -24,10 +25,7 @@ from kourou.protocol.names import is_dlq_topic, is_retry_topic, is_system_group,
 
 FIRST_SAMPLE_S: Final = 1.0
 """Between the first sample and the first result, if the interval is longer."""
-_MAX_CONCURRENT: Final = 16
 _STATS_TIMEOUT_FACTOR: Final = 3
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,25 +148,13 @@ async def take_sample(admin: Admin, cluster: str | None = None) -> TopSample:
 
     replicas = await read_replication(admin, ((one.place, one.runtime) for one in brokers))
     found = [queue for queues in await asyncio.gather(*map(stats, masters)) for queue in queues]
-    ends = {topic: at for topic, at in await _gather_limited(topics, end) if at is not None}
+    ends = {topic: at for topic, at in await map_each(topics, end) if at is not None}
     return TopSample(time.monotonic(), brokers, ends, found, problems, slave_lags(replicas))
 
 
 def is_user_topic(topic: str) -> bool:
     """Whether a topic is neither of the system nor of retries or dead letters."""
     return not (is_system_topic(topic) or is_retry_topic(topic) or is_dlq_topic(topic))
-
-
-async def _gather_limited(
-    items: Iterable[str], ask: Callable[[str], Awaitable[tuple[str, T]]]
-) -> list[tuple[str, T]]:
-    gate = asyncio.Semaphore(_MAX_CONCURRENT)
-
-    async def one(item: str) -> tuple[str, T]:
-        async with gate:
-            return await ask(item)
-
-    return list(await asyncio.gather(*map(one, items)))
 
 
 # -- the difference of two samples -------------------------------------------------------------------

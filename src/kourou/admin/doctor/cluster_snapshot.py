@@ -8,14 +8,16 @@ from __future__ import annotations
 import asyncio
 import shlex
 import time
-from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final
+
+import msgspec
 
 from kourou.admin.brokers import broker_runtime
 from kourou.admin.connections import consumer_connection
 from kourou.admin.consume_stats import GroupProgress, consume_stats
 from kourou.admin.doctor.findings import NotChecked
+from kourou.admin.each import map_each
 from kourou.admin.replication import SlaveLag
 from kourou.admin.running_info import RunningInfo, running_info
 from kourou.admin.session import Admin, BrokerAddress, command_line
@@ -32,14 +34,9 @@ from kourou.protocol.names import (
     retry_topic,
 )
 
-# Enough to keep the servers busy, few enough that they can serve other clients.
-_MAX_CONCURRENT: Final = 16
 _NOT_A_TROUBLE: Final = frozenset(
     {ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.BROADCAST_CONSUMPTION, ResponseCode.TOPIC_NOT_EXIST}
 )
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +177,7 @@ async def take_snapshot(admin: Admin, cluster: str | None, watch_s: float) -> Cl
     snapshot.brokers = list(await asyncio.gather(*(_broker(admin, place) for place in places)))
     await _read_routes(snapshot)
     groups = [topic.removeprefix(retry_topic("")) for topic in snapshot.routes if is_retry_topic(topic)]
-    snapshot.groups = [
-        view for view in await _gather_limited(groups, lambda group: _group(snapshot, group)) if view
-    ]
+    snapshot.groups = [view for view in await map_each(groups, lambda group: _group(snapshot, group)) if view]
     snapshot.dead_letters = await _dead_letters(snapshot)
     return snapshot
 
@@ -190,19 +185,9 @@ async def take_snapshot(admin: Admin, cluster: str | None, watch_s: float) -> Cl
 async def retake_snapshot(snapshot: ClusterSnapshot) -> None:
     """The second snapshot: current progress of groups and dead letters."""
     groups = [view.group for view in snapshot.groups]
-    found = await _gather_limited(groups, lambda group: _progress(snapshot, group))
+    found = await map_each(groups, lambda group: _progress(snapshot, group))
     snapshot.later_groups = {progress.group: progress for progress in found if progress is not None}
     snapshot.later_dead_letters = await _dead_letters(snapshot)
-
-
-async def _gather_limited(items: Iterable[T], ask: Callable[[T], Awaitable[R]]) -> list[R]:
-    gate = asyncio.Semaphore(_MAX_CONCURRENT)
-
-    async def one(item: T) -> R:
-        async with gate:
-            return await ask(item)
-
-    return list(await asyncio.gather(*map(one, items)))
 
 
 async def _broker(admin: Admin, place: BrokerAddress) -> BrokerView:
@@ -216,6 +201,8 @@ async def _broker(admin: Admin, place: BrokerAddress) -> BrokerView:
 
 async def _read_routes(snapshot: ClusterSnapshot) -> None:
     names = {broker.place.broker_name for broker in snapshot.brokers}
+    # Thousands of topics have few different routes: each is kept once.
+    kept: dict[bytes, TopicRouteData] = {}
 
     async def ask(topic: str) -> None:
         try:
@@ -225,9 +212,9 @@ async def _read_routes(snapshot: ClusterSnapshot) -> None:
                 snapshot.skip("routes", f"topic {topic}", error)
             return
         if any(data.broker_name in names for data in route.queue_datas):
-            snapshot.routes[topic] = route
+            snapshot.routes[topic] = kept.setdefault(msgspec.json.encode(route), route)
 
-    await _gather_limited(await topic_names(snapshot.admin), ask)
+    await map_each(await topic_names(snapshot.admin), ask)
     snapshot.routes = dict(sorted(snapshot.routes.items()))
 
 
@@ -271,7 +258,7 @@ async def _dead_letters(snapshot: ClusterSnapshot) -> dict[str, TopicStatus]:
             snapshot.skip("dead letters", topic, error)
             return None
 
-    found = await _gather_limited([topic for topic in snapshot.routes if is_dlq_topic(topic)], ask)
+    found = await map_each([topic for topic in snapshot.routes if is_dlq_topic(topic)], ask)
     return {status.topic: status for status in found if status is not None}
 
 
