@@ -13,8 +13,11 @@ from typing import Final, Generic, TypeVar
 T = TypeVar("T")
 
 
-_MAX_SHARE: Final = 10
-"""A result is kept at least so many times as long as its read took: large clusters are read less often."""
+_MIN_KEEP_FACTOR: Final = 50
+"""A result is kept at least so many times as long as its read took: large clusters are read less often, and
+brokers work for the console for a fiftieth of their time at most."""
+_MAX_KEEP_S: Final = 30.0
+"""But no longer than this: a broker that does not answer makes a read slow."""
 
 
 class SharedRead(Generic[T]):
@@ -63,7 +66,8 @@ class SharedRead(Generic[T]):
         try:
             result = await self._load()
             if self._reading is task:
-                keep_s = max(self._keep_s, _MAX_SHARE * (self._clock() - began))
+                slow_s = min(_MIN_KEEP_FACTOR * (self._clock() - began), _MAX_KEEP_S)
+                keep_s = max(self._keep_s, slow_s)
                 self._result = began + keep_s, result
             return result
         finally:

@@ -41,14 +41,15 @@ async def test_concurrent_callers_share_a_read_and_later_ones_its_result() -> No
     assert await shared.get() == 2
 
 
-async def test_a_slow_read_is_kept_longer() -> None:
+@pytest.mark.parametrize(("takes_s", "kept_s"), [(0.2, 10.0), (15.0, 30.0)])
+async def test_a_slow_read_is_kept_longer_but_not_too_long(takes_s: float, kept_s: float) -> None:
     source = _Source()
-    source.takes_s = 2.0
+    source.takes_s = takes_s
     shared = source.shared()
     await shared.get()
-    source.now_s = 19.9
+    source.now_s = kept_s - 0.1
     assert await shared.get() == 1
-    source.now_s = 20.0
+    source.now_s = kept_s
     assert await shared.get() == 2
 
 
