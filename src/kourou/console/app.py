@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -20,10 +19,8 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, PlainTextResponse, Response
-from starlette.routing import BaseRoute, Mount, Route
-from starlette.staticfiles import StaticFiles
-from starlette.types import Scope
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
 
 from kourou.console.api import (
     access,
@@ -54,13 +51,13 @@ from kourou.console.audit import AuditRecord
 from kourou.console.context import ConsoleContext
 from kourou.console.endpoints import Call, Change, Done, Endpoint, Plan, Raw, Read, Role
 from kourou.console.openapi import openapi_document
+from kourou.console.page_files import PageFiles
 from kourou.console.responses import error_response, json_response
 from kourou.console.security.access import SESSION_COOKIE, Visitor
 from kourou.console.security.guard import Guard
 from kourou.errors import KourouError
 from kourou.transport.http_server import HttpHandler
 
-PAGES: Final = Path(__file__).parent / "pages"
 API: Final = "/api"
 CSRF_HEADER: Final = "X-CSRF-Token"
 MAX_BODY_BYTES: Final = 8 * 1024 * 1024
@@ -124,8 +121,9 @@ def _routes(context: ConsoleContext) -> Iterable[BaseRoute]:
         yield Route(path, _Operation(context, scrape).respond, methods=["GET"], name=path)
     yield Route("/livez", _alive, methods=["GET"])
     yield Route("/readyz", _readiness(context), methods=["GET"])
-    yield Mount("/static", _Files(directory=PAGES))
-    yield Route("/{path:path}", _page, methods=["GET"])
+    files = PageFiles()
+    yield Route("/static/{path:path}", files.respond, methods=["GET"])
+    yield Route("/{path:path}", files.index, methods=["GET"])
 
 
 async def _no_operation(request: Request) -> Response:
@@ -155,20 +153,6 @@ def _readiness(context: ConsoleContext) -> Callable[[Request], Awaitable[Respons
         return PlainTextResponse("ready\n")
 
     return respond
-
-
-async def _page(request: Request) -> Response:
-    """The empty page; its script shows what the path names."""
-    return FileResponse(PAGES / "index.html", headers={"Cache-Control": "no-cache"})
-
-
-class _Files(StaticFiles):
-    """Static files that browsers ask for again, by ETag: a new version shows at once."""
-
-    async def get_response(self, path: str, scope: Scope) -> Response:
-        response = await super().get_response(path, scope)
-        response.headers.setdefault("Cache-Control", "no-cache")
-        return response
 
 
 def _preview_of(query: dict[str, str]) -> tuple[bool, str | None]:

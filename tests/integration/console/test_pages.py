@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kourou.console.app import PAGES
+from kourou.console.page_files import PAGES
 from tests.needed import need
 
 JS = PAGES / "js"
