@@ -6,7 +6,6 @@ import functools
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,43 +33,41 @@ from kourou.cli.serving import (
 from kourou.cli.usage import OneLineGroup, program_name, whole_number
 from kourou.config.home import config_home, state_home
 from kourou.config.host import LOOPBACK
+from kourou.console.settings import DEFAULT_PORT, ConsoleSettings
 from kourou.errors import ConfigError
 from kourou.logs import LogLevel, logging_to
 
 if TYPE_CHECKING:
     from kourou.client.core.settings import ClientOptions
     from kourou.console.server import ConsoleServer
-    from kourou.console.settings import ConsoleSettings
 
 COMPONENT: Final = "console"
-DEFAULT_PORT: Final = 8_080
 _MISSING: Final = "the web console needs the extra `console`: pip install 'kourou[console]'"
 
 
-@dataclass(frozen=True, slots=True)
-class ConsoleOptions:
-    """The options of `kourou console` and `kourou standalone --console`."""
-
-    host: str = LOOPBACK
-    port: int = DEFAULT_PORT
-    users_file: Path | None = None
-    audit_file: Path | None = None
-    allowed_hosts: tuple[str, ...] = ()
-    port_option: str = "--port"
-
-    def settings(self, audit_folder: Path) -> ConsoleSettings:
-        """The settings of the server. ConfigError if the extra is not installed."""
-        check_installed()
-        from kourou.console.settings import ConsoleSettings
-
-        return ConsoleSettings(
-            audit_file=(self.audit_file or audit_folder / "console-audit.log").absolute(),
-            host=self.host,
-            port=self.port,
-            port_option=self.port_option,
-            users_file=self.users_file or _existing_users(),
-            allowed_hosts=self.allowed_hosts,
-        )
+def console_settings(
+    audit_folder: Path,
+    *,
+    host: str,
+    port: int,
+    users_file: Path | None = None,
+    audit_file: Path | None = None,
+    allowed_hosts: tuple[str, ...] = (),
+    port_option: str = "--port",
+) -> ConsoleSettings:
+    """The settings of a console, with the users and the audit log of this user unless others are given.
+    ConfigError if they cannot be used, or the extra is not installed."""
+    check_installed()
+    settings = ConsoleSettings(
+        audit_file=(audit_file or audit_folder / "console-audit.log").absolute(),
+        host=host,
+        port=port,
+        port_option=port_option,
+        users_file=users_file or _existing_users(),
+        allowed_hosts=allowed_hosts,
+    )
+    settings.check()
+    return settings
 
 
 def check_installed() -> None:
@@ -92,11 +89,9 @@ def _existing_users() -> Path | None:
     return path if path.exists() else None
 
 
-def run_console(options: ConsoleOptions, client: ClientOptions, log: ServerOptions) -> None:
+def run_console(settings: ConsoleSettings, client: ClientOptions, log: ServerOptions) -> None:
     """Serve the console until a signal stops it."""
-    settings = options.settings(state_home(os.environ))
-    settings.check()
-    name = log_name(COMPONENT, options.port, DEFAULT_PORT)
+    name = log_name(COMPONENT, settings.port, DEFAULT_PORT)
     config = log_config(state_home(os.environ) / "logs" / name, log)
     with logging_to(config), logged_failure(COMPONENT):
         log_start(COMPONENT)
@@ -174,15 +169,16 @@ def console_app(ctx: click.Context, /, **values: Any) -> None:
 
     def action() -> None:
         log = ServerOptions(log_file=values.pop("log_file"), log_level=LogLevel.INFO)
-        options = ConsoleOptions(
-            values.pop("host"),
-            whole_number("--port", values.pop("port")),
-            values.pop("users_file"),
-            values.pop("audit_file"),
-            values.pop("allowed_hosts"),
+        settings = console_settings(
+            state_home(os.environ),
+            host=values.pop("host"),
+            port=whole_number("--port", values.pop("port")),
+            users_file=values.pop("users_file"),
+            audit_file=values.pop("audit_file"),
+            allowed_hosts=values.pop("allowed_hosts"),
         )
         client = client_options(connecting_options(values), default_namesrv=DEFAULT_NAMESRV)
-        run_console(options, client, log)
+        run_console(settings, client, log)
 
     run_command("kourou console", action)
 

@@ -67,11 +67,9 @@ def run_standalone(
 
 
 def _console_settings(options: StandaloneOptions, port: int) -> ConsoleSettings:
-    from kourou.cli.console import ConsoleOptions
+    from kourou.cli.console import console_settings
 
-    settings = ConsoleOptions(options.host, port, port_option="--console-port").settings(options.log_folder)
-    settings.check()
-    return settings
+    return console_settings(options.log_folder, host=options.host, port=port, port_option="--console-port")
 
 
 def _serve(options: StandaloneOptions, log: LogConfig, console: ConsoleSettings | None) -> None:
