@@ -13,6 +13,7 @@ from typing import Final
 
 from kourou.admin.connections import consumer_connection_at
 from kourou.admin.consume_stats import STATS_TIMEOUT_FACTOR
+from kourou.admin.each import map_each
 from kourou.admin.group_offsets import TO_THE_END, reset_broker, reset_queue
 from kourou.admin.session import Admin, replica_address
 from kourou.admin.targets import Outcome
@@ -29,7 +30,6 @@ from kourou.protocol.headers import GetConsumeStatsRequestHeader, GetTopicStatsI
 
 EARLIEST: Final = 0
 """A time before every message."""
-_MAX_CONCURRENT: Final = 16
 
 
 class ResetTo(enum.StrEnum):
@@ -160,20 +160,18 @@ async def _with_targets(
     timestamp_ms: int,
     offsets: dict[tuple[str, int], int],
 ) -> list[QueueMove]:
-    limiter = asyncio.Semaphore(_MAX_CONCURRENT)
 
     async def target(move: QueueMove) -> int:
         if to is ResetTo.EARLIEST:
             return move.min_offset
         if to is ResetTo.LATEST:
             return move.max_offset
-        async with limiter:
-            queue = MessageQueue(topic, move.broker_name, move.queue_id)
-            return await admin.api.search_offset(move.address, queue, timestamp_ms)
+        queue = MessageQueue(topic, move.broker_name, move.queue_id)
+        return await admin.api.search_offset(move.address, queue, timestamp_ms)
 
     if to is ResetTo.OFFSET:
         return _exact(topic, moves, offsets)
-    targets = await asyncio.gather(*map(target, moves))
+    targets = await map_each(moves, target)
     return [replace(move, new_offset=new) for move, new in zip(moves, targets, strict=True)]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -16,6 +15,7 @@ from kourou.admin.messages.message_reading import (
     readable_queues,
 )
 from kourou.admin.session import Admin
+from kourou.clock import wall_ms
 from kourou.errors import ProtocolError, ResponseError
 from kourou.protocol.codes import ResponseCode
 from kourou.protocol.pipeline_status import PIPELINES_TOPIC, RUNNING, PipelineStatus
@@ -44,9 +44,9 @@ async def pipelines(admin: Admin) -> list[PipelineItem]:
         if error.code == ResponseCode.TOPIC_NOT_EXIST:
             return []
         raise
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = wall_ms()
     read = await asyncio.gather(*(_statuses(admin, place, now_ms - _BACK_MS) for place in places))
-    return fold(((status for statuses in read for status in statuses)), now_ms)
+    return fold((status for statuses in read for status in statuses), now_ms)
 
 
 def fold(statuses: Iterable[PipelineStatus], now_ms: int) -> list[PipelineItem]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from kourou.admin.config_pages import PAGE_SIZE, read_config_pages
+from kourou.admin.each import map_each
 from kourou.admin.session import Admin, command_line, replica_address
 from kourou.admin.targets import Outcome, call_each, masters_of, on_each
 from kourou.client.core.strategies import AllocateAveragely
@@ -43,9 +42,6 @@ from kourou.protocol.names import (
     is_retry_topic,
     reply_topic,
 )
-
-# Enough to keep the servers busy, few enough that they can serve other clients.
-_MAX_CONCURRENT_TOPICS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +116,12 @@ async def user_topic_names(admin: Admin) -> list[str]:
 
 async def topic_places(admin: Admin, topics: Sequence[str]) -> list[TopicPlaces]:
     """The placement of topics, in their order. Topics deleted meanwhile are left out."""
-    limiter = asyncio.Semaphore(_MAX_CONCURRENT_TOPICS)
 
     async def look(topic: str) -> TopicPlaces | None:
-        async with limiter:
-            route = await admin.api.topic_route(topic)
+        route = await admin.api.topic_route(topic)
         return None if route is None else _places_of(topic, route)
 
-    return [found for found in await asyncio.gather(*map(look, topics)) if found is not None]
+    return [found for found in await map_each(topics, look) if found is not None]
 
 
 def _places_of(topic: str, route: TopicRouteData) -> TopicPlaces:
@@ -148,14 +142,8 @@ def perm_letters(perm: int) -> str:
 async def topics_with_groups(admin: Admin) -> list[TopicGroups]:
     """All topics except retry and dead-letter topics, with cluster and consumer groups."""
     info = await admin.cluster_info()
-    limiter = asyncio.Semaphore(_MAX_CONCURRENT_TOPICS)
-
-    async def look(topic: str) -> TopicGroups:
-        async with limiter:
-            return await _topic_groups(admin, info, topic)
-
     names = [name for name in await topic_names(admin) if not (is_retry_topic(name) or is_dlq_topic(name))]
-    return list(await asyncio.gather(*map(look, names)))
+    return await map_each(names, lambda topic: _topic_groups(admin, info, topic))
 
 
 async def _topic_groups(admin: Admin, info: ClusterInfo, topic: str) -> TopicGroups:

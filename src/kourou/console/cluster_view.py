@@ -23,6 +23,7 @@ from kourou.admin.replication import SlaveLag, read_replication, slave_lags
 from kourou.admin.session import Admin, BrokerAddress
 from kourou.admin.top import TopSample, TopView, is_user_topic, view
 from kourou.admin.topics import topic_configs, topic_status
+from kourou.clock import wall_ms
 from kourou.console.group_members import GroupMembers, Members
 from kourou.console.lag_table import LagTable, lag_table
 from kourou.console.shared_read import SharedRead
@@ -219,7 +220,7 @@ class ClusterView:
     # -- reading ---------------------------------------------------------------------------------
 
     async def _read_brokers(self) -> Reading[list[BrokerSummary]]:
-        as_of = _now_ms()
+        as_of = wall_ms()
         brokers = await cluster_list(self._admin)
         problems = [
             f"broker {one.broker_name} ({one.address}): {one.problem}" for one in brokers if one.problem
@@ -235,7 +236,7 @@ class ClusterView:
     async def _read_dead_letters(self) -> Reading[list[GroupDeadLetters]]:
         topics = await self.topics()
         groups = [topic.removeprefix(DLQ_GROUP_TOPIC_PREFIX) for topic in topics.data if is_dlq_topic(topic)]
-        as_of = _now_ms()
+        as_of = wall_ms()
         counts = await dead_letter_counts(self._admin, sorted(groups))
         problems = [f"{one.group}: {one.problem}" for one in counts if one.problem]
         return Reading(counts, as_of, [*topics.problems, *problems])
@@ -310,7 +311,7 @@ class ClusterView:
         self, ask: Callable[[str], Awaitable[T]]
     ) -> tuple[list[tuple[BrokerAddress, T]], int, list[str]]:
         """What each master answers; a broker that fails is a problem, not an error."""
-        as_of = _now_ms()
+        as_of = wall_ms()
         masters = await self._admin.masters()
         answers = await asyncio.gather(*(ask(master.address) for master in masters), return_exceptions=True)
         found: list[tuple[BrokerAddress, T]] = []
@@ -332,7 +333,3 @@ def _rates(activity: TopView) -> Rates:
         {row.topic: round(row.in_tps, 2) for row in activity.topics},
         {row.group: round(row.consume_tps, 2) for row in activity.groups},
     )
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from kourou.admin.clusters import BrokerSummary
+from kourou.clock import wall_ms
 from kourou.console.cluster_view import ClusterView
 from kourou.errors import KourouError
 
@@ -102,7 +103,7 @@ class History:
 
     async def sample(self) -> None:
         """Add a point; a gap if the cluster cannot be read."""
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = wall_ms()
         try:
             if self._count % _LAG_EVERY == 0:
                 self._lag = sum(max(0, queue.diff) for queue in (await self._view.lags()).data)

@@ -5,11 +5,11 @@ Reading changes nothing: no offset moves. Not here: sending them back (redrive.p
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import Final, Self
 
+from kourou.admin.each import map_each
 from kourou.admin.messages.message_reading import (
     QueuePlace,
     QueueSpan,
@@ -28,7 +28,6 @@ from kourou.protocol.names import dlq_topic, is_dlq_topic, is_retry_topic, retry
 from kourou.protocol.properties import MessageConst
 
 _SHOWN_BODY: Final = 60
-_CONCURRENT: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,14 +122,12 @@ class GroupDeadLetters:
 
 async def dead_letter_counts(admin: Admin, groups: Iterable[str]) -> list[GroupDeadLetters]:
     """The number of dead letters of each group, as many as are not deleted yet; several groups at a time."""
-    room = asyncio.Semaphore(_CONCURRENT)
 
     async def count(group: str) -> GroupDeadLetters:
-        async with room:
-            try:
-                status = await topic_status(admin, dlq_topic(group))
-            except (RemotingError, ResponseError) as error:
-                return GroupDeadLetters(group, 0, 0, str(error))
+        try:
+            status = await topic_status(admin, dlq_topic(group))
+        except (RemotingError, ResponseError) as error:
+            return GroupDeadLetters(group, 0, 0, str(error))
         return GroupDeadLetters(
             group,
             sum(queue.max_offset - queue.min_offset for queue in status.queues),
@@ -138,7 +135,7 @@ async def dead_letter_counts(admin: Admin, groups: Iterable[str]) -> list[GroupD
             "; ".join(f"{silent.address}: {silent.problem}" for silent in status.silent),
         )
 
-    return list(await asyncio.gather(*map(count, groups)))
+    return await map_each(groups, count)
 
 
 async def dead_letter_spans(admin: Admin, group: str, selection: Selection) -> list[QueueSpan]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Final
 
 import msgspec
@@ -10,6 +9,7 @@ import msgspec
 from kourou.admin.doctor.doctor import DEFAULT_WATCH_S, diagnose
 from kourou.admin.doctor.findings import DoctorReport, Severity
 from kourou.admin.session import Admin, command_line
+from kourou.clock import wall_ms
 from kourou.console.endpoints import Call, Endpoint, NoBody, Read
 from kourou.console.shared_read import SharedRead
 
@@ -66,7 +66,7 @@ class Doctor:
     async def _examine(self) -> Examination:
         report = await diagnose(self._admin, watch_s=self._watch_s)
         commands = [command_line(self._admin.namesrvs, "doctor")]
-        self._last = Examination(report, time.time_ns() // 1_000_000, commands)
+        self._last = Examination(report, wall_ms(), commands)
         return self._last
 
 

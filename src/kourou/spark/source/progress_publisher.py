@@ -23,6 +23,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from kourou.client.sync.producer import Producer
+from kourou.clock import wall_ms
 from kourou.errors import KourouError
 from kourou.protocol.message import Message
 from kourou.protocol.pipeline_status import FAILED, PIPELINES_TOPIC, RUNNING, STOPPED, PipelineStatus
@@ -68,7 +69,7 @@ class ProgressPublisher(StreamingQueryListener):
         query_id = str(event.id)
         if query_id in self._last and self._is_due(query_id, _IDLE_INTERVAL_S):
             last = self._last[query_id][1]
-            self._publish(_changed(last, time_ms=_now_ms(), rows=0, rows_per_second=0.0))
+            self._publish(_changed(last, time_ms=wall_ms(), rows=0, rows_per_second=0.0))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Publish how it ended."""
@@ -76,7 +77,7 @@ class ProgressPublisher(StreamingQueryListener):
         state = FAILED if error else STOPPED
         _, last = self._last.pop(query_id, (0.0, None))
         last = last or self._status(query_id, str(event.runId), None, state)
-        self._publish(_changed(last, time_ms=_now_ms(), state=state, error=error[:_MAX_ERROR]))
+        self._publish(_changed(last, time_ms=wall_ms(), state=state, error=error[:_MAX_ERROR]))
         self._last.pop(query_id, None)
 
     def close(self) -> None:
@@ -113,7 +114,7 @@ class ProgressPublisher(StreamingQueryListener):
             application=self._application,
             host=socket.gethostname(),
             state=state,
-            time_ms=_now_ms(),
+            time_ms=wall_ms(),
         )
 
     def _of_progress(self, progress: StreamingQueryProgress) -> PipelineStatus:
@@ -137,7 +138,3 @@ def _changed(status: PipelineStatus, **fields: Any) -> PipelineStatus:
 
 def _finite(rate: float | None) -> float | None:
     return None if rate is None or rate != rate or rate == float("inf") else float(rate)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
