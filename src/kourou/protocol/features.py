@@ -26,6 +26,9 @@ class Feature(enum.StrEnum):
     HA_HELLO = "haHello"
     """The HA link may be opened with a hello (protocol/ha.py)."""
 
+    IDEMPOTENT_PRODUCERS = "idempotentProducers"
+    """Sends with `kourouSequenced` true are stored once (protocol/producer_sequence.py)."""
+
 
 def format_features(features: Iterable[Feature]) -> str:
     """Features as the field has them.

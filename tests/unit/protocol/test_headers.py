@@ -81,7 +81,7 @@ def test_both_forms_of_a_send_have_the_same_attributes_and_types() -> None:
         for header_type in (SendMessageRequestHeader, SendMessageRequestHeaderV2)
     )
     assert first == second
-    assert wire_names(SendMessageRequestHeaderV2) == tuple("abcdefghijklmn")
+    assert wire_names(SendMessageRequestHeaderV2) == (*"abcdefghijklmn", "kourouSequenced")
     assert wire_names(SendMessageRequestHeader)[-1] == "bname"
 
 

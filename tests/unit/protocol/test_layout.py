@@ -84,4 +84,5 @@ def test_records_are_where_rocketmq_has_them() -> None:
 
 def test_letters_of_a_send_are_in_order_and_name_the_fields_of_its_header() -> None:
     assert "".join(field.letter for field in SEND_FIELDS) == "abcdefghijklmn"
-    assert [field.name for field in SEND_FIELDS] == list(SendMessageRequestHeaderV2.__struct_fields__)
+    names = SendMessageRequestHeaderV2.__struct_fields__
+    assert [field.name for field in SEND_FIELDS] == [name for name in names if "kourou" not in name]

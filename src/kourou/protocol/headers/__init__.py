@@ -133,6 +133,12 @@ from kourou.protocol.headers.pop import (
     PopMessageRequestHeader,
     PopMessageResponseHeader,
 )
+from kourou.protocol.headers.producers import (
+    GetSequencesRequestHeader,
+    OpenProducerRequestHeader,
+    OpenProducerResponseHeader,
+    ProducerSnapshotResponseHeader,
+)
 from kourou.protocol.headers.pull import (
     PullMessageRequestHeader,
     PullMessageResponseHeader,
@@ -235,6 +241,7 @@ __all__ = [
     "GetReplicaInfoRequestHeader",
     "GetReplicaInfoResponseHeader",
     "GetRouteInfoRequestHeader",
+    "GetSequencesRequestHeader",
     "GetSubscriptionGroupConfigRequestHeader",
     "GetTopicConfigRequestHeader",
     "GetTopicStatsInfoRequestHeader",
@@ -248,11 +255,14 @@ __all__ = [
     "NotifyBrokerRoleChangedRequestHeader",
     "NotifyConsumerIdsChangedRequestHeader",
     "NotifyMinBrokerIdChangeRequestHeader",
+    "OpenProducerRequestHeader",
+    "OpenProducerResponseHeader",
     "PeekMessageRequestHeader",
     "PollingInfoRequestHeader",
     "PollingInfoResponseHeader",
     "PopMessageRequestHeader",
     "PopMessageResponseHeader",
+    "ProducerSnapshotResponseHeader",
     "PullMessageRequestHeader",
     "PullMessageResponseHeader",
     "PutKVConfigRequestHeader",

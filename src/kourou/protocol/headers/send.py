@@ -2,6 +2,7 @@
 
 The two forms of a send carry the same fields; the second has letters for names. Both have the same
 attributes here, so that code which handles a send need not distinguish them. Letters: layout.py.
+`kourou_sequenced`: the messages carry sequences of an idempotent producer (producer_sequence.py).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ __all__ = [
     "SendMessageResponseHeader",
 ]
 
-_V2_NAMES = {field.name: field.letter for field in SEND_FIELDS}
+_V2_NAMES = {field.name: field.letter for field in SEND_FIELDS} | {"kourou_sequenced": "kourouSequenced"}
 
 
 class SendMessageRequestHeader(CommandHeader, kw_only=True, rename=wire_names(broker_name="bname")):
@@ -39,6 +40,7 @@ class SendMessageRequestHeader(CommandHeader, kw_only=True, rename=wire_names(br
     max_reconsume_times: Int32 | None = None
     batch: bool = False
     broker_name: str | None = None
+    kourou_sequenced: bool | None = None
 
 
 class SendMessageRequestHeaderV2(CommandHeader, kw_only=True, rename=_V2_NAMES):
@@ -61,6 +63,7 @@ class SendMessageRequestHeaderV2(CommandHeader, kw_only=True, rename=_V2_NAMES):
     max_reconsume_times: Int32 | None = None
     batch: bool = False
     broker_name: str | None = None
+    kourou_sequenced: bool | None = None
 
 
 class SendMessageResponseHeader(

@@ -1,0 +1,115 @@
+"""The sequence of an idempotent producer, as a message carries it: the property `__KOUROU_SEQ`.
+
+    __KOUROU_SEQ = <producer id>:<epoch>:<sequence>
+
+The producer id comes from the broker (OPEN_KOUROU_PRODUCER): a random one, or `@` and the name that the
+application chose. Each program that opens a name gets the next epoch. Sequences count the messages of one
+producer in one queue, from 0. The property counts only in a send whose header says so (`kourouSequenced`);
+brokers remove it from other sends: a program that forwards a message with all its properties does not repeat
+the original. The record of an opening has a word in place of the sequence.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from kourou.errors import ProtocolError
+
+SEQUENCE_PROPERTY: Final = "__KOUROU_SEQ"
+MAX_SEQUENCE: Final = 2**62
+MAX_EPOCH: Final = 2**31 - 1
+MAX_IN_FLIGHT: Final = 1_024
+"""Sequences that a broker remembers for each producer and queue."""
+MAX_NAME_LENGTH: Final = 64
+NAME_PREFIX: Final = "@"
+"""An id that begins with it is a name that an application chose: it does not expire."""
+OPENED: Final = "open"
+OPENED_WITH_GAPS: Final = "open-gaps"
+_NAME: Final = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_NAME_LENGTH}}}")
+_IDENTITY: Final = re.compile(rf"(@[A-Za-z0-9._-]{{1,{MAX_NAME_LENGTH}}}|[0-9a-f]{{16}}):(0|[1-9][0-9]{{0,9}})")
+_SEQUENCE: Final = re.compile(r"0|[1-9][0-9]{0,18}")
+
+
+class ProducerSequence(NamedTuple):
+    """What a message says of its producer."""
+
+    identity: str
+    """Producer id and epoch, joined by a colon."""
+    producer_id: str
+    epoch: int
+    sequence: int
+
+
+class ProducerOpening(NamedTuple):
+    """What the record of an opening says."""
+
+    producer_id: str
+    epoch: int
+    allows_gaps: bool
+
+
+def identity_of(producer_id: str, epoch: int) -> str:
+    """Producer id and epoch in one text.
+
+    >>> identity_of("@loader-7", 3)
+    '@loader-7:3'
+    """
+    return f"{producer_id}:{epoch}"
+
+
+def format_sequence(identity: str, sequence: int) -> str:
+    """The value of the property.
+
+    >>> format_sequence("@loader-7:3", 41)
+    '@loader-7:3:41'
+    """
+    return f"{identity}:{sequence}"
+
+
+def format_opening(opening: ProducerOpening) -> str:
+    """The value of the property in the record of an opening."""
+    word = OPENED_WITH_GAPS if opening.allows_gaps else OPENED
+    return f"{opening.producer_id}:{opening.epoch}:{word}"
+
+
+def parse_sequence(value: str) -> ProducerSequence:
+    """The parts of the property; ProtocolError if it is malformed.
+
+    >>> parse_sequence("@loader-7:3:41")
+    ProducerSequence(identity='@loader-7:3', producer_id='@loader-7', epoch=3, sequence=41)
+    """
+    parsed = parse_property(value)
+    if isinstance(parsed, ProducerOpening):
+        raise _malformed(value)
+    return parsed
+
+
+def parse_property(value: str) -> ProducerSequence | ProducerOpening:
+    """The property of a stored record, which may be an opening; ProtocolError if it is malformed."""
+    identity, _, last = value.rpartition(":")
+    found = _IDENTITY.fullmatch(identity)
+    if found is None:
+        raise _malformed(value)
+    producer_id, epoch = found[1], int(found[2])
+    if last in (OPENED, OPENED_WITH_GAPS):
+        return ProducerOpening(producer_id, epoch, last == OPENED_WITH_GAPS)
+    if epoch > MAX_EPOCH or _SEQUENCE.fullmatch(last) is None or int(last) > MAX_SEQUENCE:
+        raise _malformed(value)
+    return ProducerSequence(identity, producer_id, epoch, int(last))
+
+
+def check_producer_name(name: str) -> None:
+    """ValueError if no producer can have this name."""
+    if _NAME.fullmatch(name) is None:
+        raise ValueError(
+            f"producer name {name!r}: 1 to {MAX_NAME_LENGTH} letters, digits, '.', '_' and '-' are allowed"
+        )
+
+
+def _malformed(value: str) -> ProtocolError:
+    shown = value if len(value) <= 100 else value[:100] + "…"
+    return ProtocolError(
+        f"property {SEQUENCE_PROPERTY}={shown!r}: it must be <producer id>:<epoch>:<sequence>, "
+        f"with an epoch up to {MAX_EPOCH} and a sequence up to {MAX_SEQUENCE}"
+    )
