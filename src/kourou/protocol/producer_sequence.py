@@ -27,7 +27,9 @@ NAME_PREFIX: Final = "@"
 OPENED: Final = "open"
 OPENED_WITH_GAPS: Final = "open-gaps"
 _NAME: Final = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_NAME_LENGTH}}}")
-_IDENTITY: Final = re.compile(rf"(@[A-Za-z0-9._-]{{1,{MAX_NAME_LENGTH}}}|[0-9a-f]{{16}}):(0|[1-9][0-9]{{0,9}})")
+_IDENTITY: Final = re.compile(
+    rf"(@[A-Za-z0-9._-]{{1,{MAX_NAME_LENGTH}}}|[0-9a-f]{{16}}):(0|[1-9][0-9]{{0,9}})"
+)
 _SEQUENCE: Final = re.compile(r"0|[1-9][0-9]{0,18}")
 
 

@@ -1,6 +1,6 @@
 """The body of the response to GET_KOUROU_SEQUENCES.
 
-    {"epoch": 3, "sequences": {"0": 41, "7": 12}}
+{"epoch": 3, "sequences": {"0": 41, "7": 12}}
 """
 
 from __future__ import annotations
