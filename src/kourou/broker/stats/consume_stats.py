@@ -85,11 +85,10 @@ class ConsumeStatsView:
     def broker_stats(self, is_order: bool) -> ConsumeStatsList:
         """The progress of every group, topic by topic (317); with `is_order` in ordered topics only."""
         listed = ConsumeStatsList([], self.address)
-        topics_by_group = self._topics_by_group()
         for group in self.groups.table:
             of_group = [
                 self.group_stats(group, (topic,))
-                for topic in topics_by_group.get(group, ())
+                for topic in sorted(self.offsets.topics_of(group))
                 if not is_order or self.topics.is_order(topic)
             ]
             of_group = [stats for stats in of_group if stats.offset_table]
@@ -98,14 +97,6 @@ class ConsumeStatsView:
                 listed.total_diff += total_lag(stats)
                 listed.total_inflight_diff += total_inflight(stats)
         return listed
-
-    def _topics_by_group(self) -> dict[str, list[str]]:
-        """One walk over the table: asking it for each group would take a walk for each."""
-        found: dict[str, list[str]] = {}
-        for key in self.offsets.offset_table:
-            topic, _, group = key.partition("@")
-            found.setdefault(group, []).append(topic)
-        return found
 
     def _is_consumed(self, group: str, topic: str) -> bool:
         info = self.consumers.get(group)

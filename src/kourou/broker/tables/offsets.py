@@ -9,7 +9,7 @@ Not here: which offsets a queue has (store), moving consumers that run (reset_of
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.tables.config_table import ConfigTable, queue_words
@@ -42,11 +42,14 @@ class ConsumerOffsetManager(ConfigTable):
         self._pull_offsets: OffsetTable = {}
         self._resets: OffsetTable = {}
         self.offset_table: OffsetTable = {}
+        # Topics by group and groups by topic, for lists; dropped when the table gets or loses a key.
+        self._names: tuple[dict[str, list[str]], dict[str, list[str]]] | None = None
 
     def load(self) -> None:
         stored = self._file.load_as(lambda raw: load_table(raw, ConsumerOffsetTable))
         if stored is not None:
             self.offset_table.update(stored.offset_table)
+            self._names = None
             if stored.data_version is not None:  # 4.9 has none
                 self.data_version = stored.data_version
 
@@ -61,6 +64,7 @@ class ConsumerOffsetManager(ConfigTable):
         changed = {key: queues for key, queues in wrapper.offset_table.items() if table.get(key) != queues}
         if changed:
             table.update(changed)
+            self._names = None
             self.is_dirty = True
         if wrapper.data_version is not None:
             self.data_version = wrapper.data_version
@@ -91,6 +95,7 @@ class ConsumerOffsetManager(ConfigTable):
         queues = self.offset_table.get(key)
         if queues is None:
             queues = self.offset_table[key] = {}
+            self._names = None
         old = queues.get(queue_id, NONE)
         if queue_offset < old:
             _log.warning("%s moved %s/%d back from %d to %d", client_host, key, queue_id, old, queue_offset)
@@ -132,11 +137,11 @@ class ConsumerOffsetManager(ConfigTable):
 
     def topics_of(self, group: str) -> set[str]:
         """The topics that `group` has offsets of."""
-        return {topic for topic, each in self._pairs() if each == group}
+        return set(self._found_names()[0].get(group, ()))
 
     def groups_of(self, topic: str) -> set[str]:
         """The groups that have offsets of `topic`."""
-        return {group for each, group in self._pairs() if each == topic}
+        return set(self._found_names()[1].get(topic, ()))
 
     def remove_topic(self, topic: str) -> None:
         """Forget all offsets of a topic."""
@@ -160,18 +165,27 @@ class ConsumerOffsetManager(ConfigTable):
         queues = self.offset_table.get(f"{topic}@{src_group}")
         if queues is not None:
             self.offset_table[f"{topic}@{dest_group}"] = dict(queues)
+            self._names = None
             self.is_dirty = True
 
-    def _pairs(self) -> Iterator[tuple[str, str]]:
-        for key in self.offset_table:
-            topic, _, group = key.partition(TOPIC_GROUP_SEPARATOR)
-            yield topic, group
+    def _found_names(self) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+        """Looking through the table for each group in turn would take a large broker seconds."""
+        if self._names is None:
+            topics_of: dict[str, list[str]] = {}
+            groups_of: dict[str, list[str]] = {}
+            for key in self.offset_table:
+                topic, _, group = key.partition(TOPIC_GROUP_SEPARATOR)
+                topics_of.setdefault(group, []).append(topic)
+                groups_of.setdefault(topic, []).append(group)
+            self._names = topics_of, groups_of
+        return self._names
 
     def _remove(self, is_gone: Callable[[str], bool]) -> None:
         for table in (self.offset_table, self._pull_offsets, self._resets):
             for key in [key for key in table if is_gone(key)]:
                 _log.info("offsets of %s removed: %s", key, queue_words(table.pop(key)))
                 self.is_dirty = True
+        self._names = None
 
     # -- resets by the server (5.x) --------------------------------------------------------------
 
@@ -183,6 +197,7 @@ class ConsumerOffsetManager(ConfigTable):
         key = f"{topic}@{group}"
         self._resets.setdefault(key, {})[queue_id] = queue_offset
         self.offset_table.setdefault(key, {})[queue_id] = queue_offset
+        self._names = None
         self.is_dirty = True
 
     def reset_pending(self, topic: str, group: str, queue_id: int) -> int | None:

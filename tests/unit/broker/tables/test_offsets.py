@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kourou.protocol.bodies.offsets import ConsumerOffsetSerializeWrapper
 from kourou.store.config_tables import ConsumerOffsetTable, load_table
 from tests.golden.config_files import FOLDERS
 from tests.unit.broker.tables_kit import Tables
@@ -29,6 +30,25 @@ def test_a_commit_is_what_the_next_query_answers(tmp_path: Path) -> None:
     assert offsets.query_all("CG", "orders") == {0: 5, 1: 7}
     assert offsets.offset_table == {"orders@CG": {0: 5, 1: 7}}
     assert offsets.is_dirty
+
+
+def test_lists_of_names_follow_every_change(tmp_path: Path) -> None:
+    """They are kept between requests."""
+    offsets = make(tmp_path).offsets
+    assert offsets.topics_of("CG") == set()
+    offsets.commit("CG", "orders", 0, 5, "")
+    assert (offsets.topics_of("CG"), offsets.groups_of("orders")) == ({"orders"}, {"CG"})
+    offsets.clone("CG", "CG2", "orders")
+    assert offsets.groups_of("orders") == {"CG", "CG2"}
+    offsets.assign_reset("bills", "CG", 0, 1)
+    assert offsets.topics_of("CG") == {"orders", "bills"}
+    offsets.follow(ConsumerOffsetSerializeWrapper({"stock@CG": {0: 1}}))
+    assert offsets.topics_of("CG") == {"orders", "bills", "stock"}
+    offsets.remove_group("CG")
+    assert (offsets.topics_of("CG"), offsets.groups_of("orders")) == (set(), {"CG2"})
+    offsets.persist()
+    again = make(tmp_path).offsets
+    assert again.groups_of("orders") == {"CG2"}
 
 
 def test_a_step_back_is_taken_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -57,6 +77,7 @@ def test_topics_and_groups_are_found_and_removed_by_whole_names(tmp_path: Path) 
     assert offsets.groups_of("orders") == {"CG", "CG2"}
     offsets.remove_topic("orders")
     assert set(offsets.offset_table) == {"orders2@CG"}
+    assert (offsets.topics_of("CG"), offsets.groups_of("orders")) == ({"orders2"}, set())
     offsets.persist()
     offsets.remove_group("CG2")
     assert not offsets.is_dirty
