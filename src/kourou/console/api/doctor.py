@@ -6,8 +6,9 @@ from typing import Final
 
 import msgspec
 
-from kourou.admin.doctor.doctor import DEFAULT_WATCH_S, diagnose
+from kourou.admin.doctor.doctor import DEFAULT_WATCH_S
 from kourou.admin.doctor.findings import DoctorReport, Severity
+from kourou.admin.doctor.process import diagnose_apart
 from kourou.admin.session import Admin, command_line
 from kourou.clock import wall_ms
 from kourou.console.endpoints import Call, Endpoint, NoBody, Read
@@ -64,7 +65,7 @@ class Doctor:
         await self._shared.stop()
 
     async def _examine(self) -> Examination:
-        report = await diagnose(self._admin, watch_s=self._watch_s)
+        report = await diagnose_apart(self._admin, watch_s=self._watch_s)
         commands = [command_line(self._admin.namesrvs, "doctor")]
         self._last = Examination(report, wall_ms(), commands)
         return self._last
