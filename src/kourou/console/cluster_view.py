@@ -65,25 +65,29 @@ class Rates:
     """By group."""
 
 
+def _shared(load: Callable[[], Awaitable[Reading[T]]], keep_s: float) -> SharedRead[Reading[T]]:
+    return SharedRead(load, keep_s, is_partial=lambda reading: bool(reading.problems))
+
+
 class ClusterView:
     """Shared reads of a cluster."""
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
-        self._brokers = SharedRead(self._read_brokers, _STATE_KEEP_S)
-        self._topics = SharedRead(self._read_topics, _TABLES_KEEP_S)
-        self._groups = SharedRead(self._read_groups, _TABLES_KEEP_S)
-        self._lags = SharedRead(self._read_lags, _LAG_KEEP_S)
+        self._brokers = _shared(self._read_brokers, _STATE_KEEP_S)
+        self._topics = _shared(self._read_topics, _TABLES_KEEP_S)
+        self._groups = _shared(self._read_groups, _TABLES_KEEP_S)
+        self._lags = _shared(self._read_lags, _LAG_KEEP_S)
         self._slaves = SharedRead(self._read_slaves, _STATE_KEEP_S)
-        self._activity = SharedRead(self._read_activity, _LAG_KEEP_S)
+        self._activity = _shared(self._read_activity, _LAG_KEEP_S)
         self._last_sample: TopSample | None = None
         # Brokers keep the lag for a while, too.
         self._has_changed = False
         self._derived: dict[str, tuple[tuple[object, ...], Any]] = {}
-        self._producers = SharedRead(self._read_producers, _LAG_KEEP_S)
-        self._dead_letters = SharedRead(self._read_dead_letters, _LAG_KEEP_S)
-        self._delays = SharedRead(lambda: self._of_brokers(broker_delays), _LAG_KEEP_S)
-        self._half_messages = SharedRead(lambda: self._of_brokers(broker_half_messages), _LAG_KEEP_S)
+        self._producers = _shared(self._read_producers, _LAG_KEEP_S)
+        self._dead_letters = _shared(self._read_dead_letters, _LAG_KEEP_S)
+        self._delays = _shared(lambda: self._of_brokers(broker_delays), _LAG_KEEP_S)
+        self._half_messages = _shared(lambda: self._of_brokers(broker_half_messages), _LAG_KEEP_S)
         self._members = GroupMembers(admin, self._brokers_of_group)
 
     async def brokers(self) -> Reading[list[BrokerSummary]]:

@@ -14,6 +14,7 @@ from kourou.console.audit import AuditLog
 from kourou.console.cluster_view import ClusterView
 from kourou.console.history import History
 from kourou.console.message_scans import MessageScans
+from kourou.console.responsive_admin import ResponsiveAdmin
 from kourou.console.running_changes import RunningChanges
 from kourou.console.security.access import Access
 from kourou.console.security.users import UsersFile
@@ -53,7 +54,7 @@ async def console_context(
     if users is not None:
         users.load()
     async with AsyncExitStack() as parts:
-        admin = await parts.enter_async_context(Admin(**client))
+        admin = await parts.enter_async_context(ResponsiveAdmin(**client))
         view = ClusterView(admin)
         parts.push_async_callback(view.stop)
         doctor = Doctor(admin)

@@ -17,18 +17,25 @@ _MIN_KEEP_FACTOR: Final = 50
 """A result is kept at least so many times as long as its read took: large clusters are read less often, and
 brokers work for the console for a fiftieth of their time at most."""
 _MAX_KEEP_S: Final = 30.0
-"""But no longer than this: a broker that does not answer makes a read slow."""
+"""But no longer than this."""
 
 
 class SharedRead(Generic[T]):
     """The result of `load`, read again when it is older than `keep_s`, or later if reading takes long.
-    Concurrent callers share one read. An error is raised for all of them and not kept."""
+    Concurrent callers share one read. An error is raised for all of them and not kept. `is_partial`: whether
+    a part of a result could not be read; it was slow for lack of an answer, and is not kept longer."""
 
     def __init__(
-        self, load: Callable[[], Awaitable[T]], keep_s: float, clock: Callable[[], float] = time.monotonic
+        self,
+        load: Callable[[], Awaitable[T]],
+        keep_s: float,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        is_partial: Callable[[T], bool] = lambda result: False,
     ) -> None:
         self._load = load
         self._keep_s = keep_s
+        self._is_partial = is_partial
         self._clock = clock
         self._result: tuple[float, T] | None = None
         """With the time until which it is kept."""
@@ -66,9 +73,11 @@ class SharedRead(Generic[T]):
         try:
             result = await self._load()
             if self._reading is task:
-                slow_s = min(_MIN_KEEP_FACTOR * (self._clock() - began), _MAX_KEEP_S)
-                keep_s = max(self._keep_s, slow_s)
-                self._result = began + keep_s, result
+                now = self._clock()
+                slow_s = 0.0 if self._is_partial(result) else _MIN_KEEP_FACTOR * (now - began)
+                # From now on, if a part is missing: the time without an answer may be longer than this.
+                since = now if self._is_partial(result) else began
+                self._result = since + max(self._keep_s, min(slow_s, _MAX_KEEP_S)), result
             return result
         finally:
             if self._reading is task:

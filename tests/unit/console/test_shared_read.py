@@ -53,6 +53,18 @@ async def test_a_slow_read_is_kept_longer_but_not_too_long(takes_s: float, kept_
     assert await shared.get() == 2
 
 
+async def test_a_part_that_is_missing_is_soon_read_again() -> None:
+    """A broker that did not answer made the read slow; it may be back."""
+    source = _Source()
+    source.takes_s = 15.0
+    shared = SharedRead(source.read, 5.0, lambda: source.now_s, is_partial=lambda number: number == 1)
+    await shared.get()
+    source.now_s = 19.9
+    assert await shared.get() == 1
+    source.now_s = 20.0
+    assert await shared.get() == 2
+
+
 @pytest.mark.parametrize("is_new", [False, True])
 async def test_a_read_from_before_a_change_is_not_kept(is_new: bool) -> None:
     source = _Source()
