@@ -211,13 +211,14 @@ def add_user(path: Path, *, name: str, role: str, password_stdin: bool) -> None:
     from kourou.console.security.users import (
         ROLES,
         User,
+        changed_users,
         check_new_user,
         hash_password,
         parse_users,
-        write_users,
     )
 
-    users = parse_users(path) if path.exists() else {}
+    if path.exists():
+        parse_users(path)  # reports what is wrong with it before it asks for a password
     if password_stdin:
         password = sys.stdin.readline().rstrip("\r\n")
     elif sys.stdin.isatty():
@@ -225,9 +226,10 @@ def add_user(path: Path, *, name: str, role: str, password_stdin: bool) -> None:
     else:
         raise UsageError("no terminal to ask for the password; use --password-stdin")
     check_new_user(name, password)
-    is_new = name not in users
-    users[name] = User(name, ROLES[role], hash_password(password))
-    write_users(path, users)
+    user = User(name, ROLES[role], hash_password(password))
+    with changed_users(path) as users:
+        is_new = name not in users
+        users[name] = user
     print(f"{'Added' if is_new else 'Changed'} {role} {name} in {path}")
 
 
@@ -246,10 +248,10 @@ def list_users(path: Path) -> None:
 @_user_command
 def remove_user(path: Path, *, name: str) -> None:
     """Remove a user; open sessions of the user end at once."""
-    from kourou.console.security.users import parse_users, write_users
+    from kourou.console.security.users import changed_users, parse_users
 
-    users = parse_users(path)
-    if users.pop(name, None) is None:
-        raise ConfigError(f"{path}: no user {name!r}; there are: {', '.join(users) or 'none'}")
-    write_users(path, users)
+    parse_users(path)
+    with changed_users(path) as users:
+        if users.pop(name, None) is None:
+            raise ConfigError(f"{path}: no user {name!r}; there are: {', '.join(users) or 'none'}")
     print(f"Removed {name} from {path}")

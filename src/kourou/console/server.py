@@ -12,7 +12,9 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from kourou.client.core.settings import ClientOptions
 from kourou.console.app import make_app
@@ -28,6 +30,8 @@ _log = logging.getLogger(__name__)
 _MAX_REQUESTS = 200
 _BACKLOG = 128
 _KEEP_ALIVE_S = 30
+_BODY_S = 60
+"""To receive the body of a request, which has 8 MiB at most."""
 
 
 class ConsoleServer:
@@ -77,7 +81,7 @@ class ConsoleServer:
     async def _serve(self, context: ConsoleContext, listener: socket.socket) -> None:
         config = uvicorn.Config(
             make_app(context),
-            http="h11",
+            http=_HttpConnection,
             ws="none",
             loop="none",
             lifespan="off",
@@ -119,6 +123,45 @@ class ConsoleServer:
 def _log_failure(serving: asyncio.Task[None]) -> None:
     if not serving.cancelled() and (error := serving.exception()) is not None:
         _log.error("the console has failed", exc_info=error)
+
+
+class _HttpConnection(H11Protocol):
+    """HTTP with a time limit for receiving a request. uvicorn has one between requests only, and counts open
+    connections as requests under way: 200 that send nothing would keep all others out."""
+
+    _awaited: object = None
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._limit_wait()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._limit_wait()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._limit_wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _limit_wait(self) -> None:
+        """Start the time of what the client has to send next: the head of a request, or the rest of it."""
+        awaited = self.conn.their_state
+        if awaited is self._awaited:
+            return
+        self._awaited = awaited
+        if self._timer is not None:
+            self._timer.cancel()
+        limit_s = _RECEIVE_S.get(awaited)
+        self._timer = None if limit_s is None else self.loop.call_later(limit_s, self.transport.close)
+
+
+_RECEIVE_S = {h11.IDLE: _KEEP_ALIVE_S, h11.SEND_BODY: _BODY_S}
 
 
 class _Server(uvicorn.Server):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,11 +12,13 @@ import httpx
 import pytest
 from starlette.routing import Route
 
+from kourou.console.api_errors import ApiError
 from kourou.console.app import CSRF_HEADER, ENDPOINTS, make_app
 from kourou.console.context import console_context
 from kourou.console.endpoints import Endpoint, Role
+from kourou.console.security import access as access_module
 from kourou.console.security.guard import SECURITY_HEADERS
-from kourou.console.security.users import User, hash_password, parse_users, write_users
+from kourou.console.security.users import User, changed_users, hash_password, parse_users, write_users
 from kourou.console.settings import ConsoleSettings
 from kourou.errors import ConfigError
 from tests.integration.console.kit import ADMINISTRATOR, PASSWORD, READER, Console, console_of
@@ -80,7 +83,7 @@ async def test_roles_and_sessions(guarded: Console) -> None:
         "total": 0,
         "as_of": 0,
         "problems": [],
-        "commands": [],
+        "commands": [f"tail -n 100 {guarded.context.audit.path}"],
     }
     await guarded.change("POST", "/logout")
     await guarded.get("/audit", status=401)
@@ -132,6 +135,59 @@ async def test_guessing_passwords_is_stopped(guarded: Console) -> None:
         await guarded.log_in(READER, "wrong", status=401)
     answer = await guarded.log_in(READER, PASSWORD, status=429)
     assert answer["error"]["code"] == "too_many_attempts"
+
+
+async def test_guesses_from_one_address_lock_nobody_out_elsewhere(guarded: Console) -> None:
+    access = guarded.context.access
+    for _ in range(10):
+        with pytest.raises(ApiError, match="wrong"):
+            await access.log_in(ADMINISTRATOR, "wrong", "203.0.113.9")
+    with pytest.raises(ApiError, match="too many"):
+        await access.log_in(ADMINISTRATOR, PASSWORD, "203.0.113.9")
+    assert await access.log_in(ADMINISTRATOR, PASSWORD, "10.0.0.7")
+    assert await access.log_in(READER, PASSWORD, "203.0.113.9")
+
+
+async def test_guesses_at_many_users_from_one_address_are_stopped(
+    guarded: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access_module, "_MAX_ADDRESS_FAILURES", 3)
+    for number in range(3):
+        await guarded.log_in(f"user{number}", "wrong", status=401)
+    await guarded.log_in(READER, PASSWORD, status=429)
+
+
+async def test_a_users_file_that_is_gone_is_reported_once(
+    guarded: Console, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = guarded.context.settings.users_file
+    assert path is not None
+    await guarded.log_in(READER)
+    text = path.read_text()
+    path.unlink()
+    for _ in range(3):
+        assert (await guarded.get("/session"))["user"] == READER
+    assert sum("stay in force" in message for message in caplog.messages) == 1
+    path.write_text(text)
+    assert (await guarded.get("/session"))["user"] == READER
+    path.write_text(text.replace(READER, "eve"))
+    assert (await guarded.get("/session"))["user"] is None
+    await guarded.log_in("eve")
+    path.unlink()
+    await guarded.get("/session")
+    assert sum("stay in force" in message for message in caplog.messages) == 2
+
+
+async def test_users_that_are_added_at_the_same_time_are_all_there(tmp_path: Path) -> None:
+    path = tmp_path / "users"
+
+    def add(number: int) -> None:
+        with changed_users(path) as users:
+            time.sleep(0.001)
+            users[f"user{number}"] = User(f"user{number}", Role.READER, "scrypt$x")
+
+    await asyncio.gather(*(asyncio.to_thread(add, number) for number in range(8)))
+    assert set(parse_users(path)) == {f"user{number}" for number in range(8)}
 
 
 async def test_basic_authentication_needs_no_csrf_token(guarded: Console) -> None:

@@ -29,8 +29,10 @@ from kourou.console.security.users import NO_USER, UsersFile, is_password
 SESSION_COOKIE: Final = "kourou_session"
 SESSION_IDLE_S: Final = 8 * 3600
 _MAX_SESSIONS: Final = 1_000
-# Attempts for one name, and from one address, within a minute.
+# Failed attempts within a minute: of one user from one address, and of all users from one address. Not of a
+# user from any address: that would let a stranger lock an administrator out.
 _MAX_FAILURES: Final = 10
+_MAX_ADDRESS_FAILURES: Final = 100
 _FAILURE_WINDOW_S: Final = 60.0
 _MAX_TRACKED: Final = 10_000
 # A verified basic authentication is not hashed again for this time.
@@ -142,10 +144,10 @@ class Access:
         return found.password_hash if found else ""
 
     async def _check_password(self, user: str, password: str, address: str) -> None:
-        keys = f"user {user[:64]}", f"address {address}"
+        limits = {f"{address} {user[:64]}": _MAX_FAILURES, address: _MAX_ADDRESS_FAILURES}
         async with self._hashing:
             # Not before: attempts that wait here at the same time count, too.
-            if any(map(self._is_blocked, keys)):
+            if any(self._failures_of(key) >= limit for key, limit in limits.items()):
                 raise ApiError(
                     HTTPStatus.TOO_MANY_REQUESTS,
                     "too_many_attempts",
@@ -154,14 +156,13 @@ class Access:
                 )
             is_right = await asyncio.to_thread(is_password, password, self._stored(user) or NO_USER)
         if not (is_right and self._stored(user)):
-            for key in keys:
+            for key in limits:
                 self._note_failure(key)
             raise ApiError(HTTPStatus.UNAUTHORIZED, "wrong_password", "user or password is wrong")
 
-    def _is_blocked(self, key: str) -> bool:
+    def _failures_of(self, key: str) -> int:
         since = self._clock() - _FAILURE_WINDOW_S
-        recent = [at for at in self._failures.get(key, ()) if at > since]
-        return len(recent) >= _MAX_FAILURES
+        return sum(at > since for at in self._failures.get(key, ()))
 
     def _note_failure(self, key: str) -> None:
         since = self._clock() - _FAILURE_WINDOW_S

@@ -12,12 +12,15 @@ reported once later, while the last good contents stay in force.
 from __future__ import annotations
 
 import base64
+import fcntl
 import hashlib
 import hmac
 import logging
 import os
 import re
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -54,6 +57,7 @@ class UsersFile:
         self.path = path
         self._seen: tuple[int, int, int] | None = None
         self._users: dict[str, User] = {}
+        self._problem = ""
 
     def load(self) -> None:
         """Read the file at the start. ConfigError lists every line that cannot be used; also if there are no
@@ -70,14 +74,24 @@ class UsersFile:
             if (stat := self._stat()) != self._seen:
                 self._seen = stat
                 self._users = parse_users(self.path)
+                self._report("")
         except ConfigError as error:
-            _log.error("%s; the users from before stay in force", error)
+            self._report(str(error))
         return self._users
+
+    def _report(self, problem: str) -> None:
+        """Log a problem when it begins and when it ends: the file is looked at for every request."""
+        if problem and problem != self._problem:
+            _log.error("%s; the users from before stay in force", problem)
+        elif self._problem and not problem:
+            _log.info("%s: can be used again", self.path)
+        self._problem = problem
 
     def _stat(self) -> tuple[int, int, int]:
         try:
             stat = self.path.stat()
         except OSError as error:
+            self._seen = None  # one that comes back is read, also if it is the same
             raise ConfigError(
                 f"{self.path}: {error.strerror}; create users with `kourou console user add NAME`"
             ) from error
@@ -111,6 +125,19 @@ def parse_users(path: Path) -> dict[str, User]:
     if problems:
         raise ConfigError(*problems)
     return users
+
+
+@contextmanager
+def changed_users(path: Path) -> Iterator[dict[str, User]]:
+    """The users in a file, none if it does not exist; what becomes of them is written at the end. Changes by
+    several processes are made one after the other. ConfigError if the file cannot be used."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # A file of its own: the other one is replaced.
+    with open(path.with_name(f"{path.name}.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        users = parse_users(path) if path.exists() else {}
+        yield users
+        write_users(path, users)
 
 
 def write_users(path: Path, users: dict[str, User]) -> None:
