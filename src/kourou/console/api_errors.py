@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from http import HTTPStatus
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -22,6 +22,9 @@ from kourou.errors import (
     ResponseError,
 )
 from kourou.protocol.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from kourou.console.endpoints import Done
 
 _log = logging.getLogger(__name__)
 
@@ -41,17 +44,33 @@ class ErrorAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     error: ErrorText
     preview: Any = None
     """With status 409: what the change would do now."""
+    outcomes: Any = None
+    """Of a change that failed for all of its targets: why, for each."""
+    result: Any = None
+    """What such a change returned."""
 
 
 class ApiError(Exception):
     """An operation that ends with an HTTP status of its own."""
 
     def __init__(
-        self, status: HTTPStatus, code: str, message: str, hint: str = "", *, preview: object = None
+        self,
+        status: HTTPStatus,
+        code: str,
+        message: str,
+        hint: str = "",
+        *,
+        preview: object = None,
+        done: Done | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
-        self.answer = ErrorAnswer(ErrorText(code, message, hint), preview)
+        self.answer = ErrorAnswer(
+            ErrorText(code, message, hint),
+            preview,
+            done.outcomes if done else None,
+            done.result if done else None,
+        )
 
 
 _NOT_FOUND: Final = {

@@ -64,6 +64,7 @@ MAX_BODY_BYTES: Final = 8 * 1024 * 1024
 """A message of 4 MiB, escaped as JSON."""
 _RESOURCE_PARTS: Final = 4
 """`/api/topics/orders` of `/api/topics/orders/offsets`."""
+_SHOWN_PROBLEMS: Final = 5
 _MIN_GZIP_BYTES: Final = 2_048
 _GZIP_LEVEL: Final = 3
 
@@ -261,6 +262,15 @@ class _Operation:
             "/".join(request.url.path.split("/")[:_RESOURCE_PARTS]),
             lambda: self._confirmed(endpoint, call, request, plan_id),
         )
+        if done.is_failed:
+            problems = "; ".join(f"{one.target}: {one.problem}" for one in done.outcomes[:_SHOWN_PROBLEMS])
+            more = len(done.outcomes) - _SHOWN_PROBLEMS
+            raise ApiError(
+                HTTPStatus.BAD_GATEWAY,
+                "failed_everywhere",
+                problems + (f"; and {more:,} more" if more > 0 else ""),
+                done=done,
+            )
         return json_response(done, HTTPStatus.OK if done.is_complete else HTTPStatus.MULTI_STATUS)
 
     async def _confirmed(

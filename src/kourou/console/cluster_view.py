@@ -88,6 +88,7 @@ class ClusterView:
         self._dead_letters = _shared(self._read_dead_letters, _LAG_KEEP_S)
         self._delays = _shared(lambda: self._of_brokers(broker_delays), _LAG_KEEP_S)
         self._half_messages = _shared(lambda: self._of_brokers(broker_half_messages), _LAG_KEEP_S)
+        self._others: dict[str, SharedRead[Any]] = {}
         self._members = GroupMembers(admin, self._brokers_of_group)
 
     async def brokers(self) -> Reading[list[BrokerSummary]]:
@@ -188,6 +189,14 @@ class ClusterView:
         """Half messages of each broker."""
         return await self._half_messages.get()
 
+    async def shared(self, name: str, load: Callable[[], Awaitable[T]]) -> T:
+        """What `load` reads, shared like the other reads: for data of one page only."""
+        read = self._others.get(name)
+        if read is None:
+            read = self._others[name] = SharedRead(load, _STATE_KEEP_S)
+        result: T = await read.get()
+        return result
+
     def forget(self) -> None:
         """Read everything again when it is next needed: something was changed."""
         self._has_changed = True
@@ -212,6 +221,7 @@ class ClusterView:
             self._delays,
             self._half_messages,
             self._members,
+            *self._others.values(),
         )
 
     async def _brokers_of_group(self, group: str) -> list[str]:

@@ -95,6 +95,11 @@ class Done(msgspec.Struct, frozen=True):
         """Whether no target failed."""
         return all(outcome.is_done for outcome in self.outcomes)
 
+    @property
+    def is_failed(self) -> bool:
+        """Whether all targets failed."""
+        return bool(self.outcomes) and not any(outcome.is_done for outcome in self.outcomes)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:

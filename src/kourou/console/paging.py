@@ -38,7 +38,7 @@ class Page(msgspec.Struct, Generic[RowT], frozen=True, kw_only=True):
     problems: list[str] = []
     """Parts of the cluster that could not be read; the list is incomplete then."""
     commands: list[str] = []
-    """mqadmin command lines that print the same."""
+    """Command lines that print the same: of mqadmin, if it has one."""
 
 
 def cut_page(

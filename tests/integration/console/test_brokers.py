@@ -97,10 +97,30 @@ async def test_a_change_whose_preview_is_out_of_date_is_not_made(console: Consol
     await console.change("PUT", path, mine, plan=answer["preview"]["plan"])
 
 
-async def test_a_value_that_the_broker_refuses_changes_nothing(console: Console) -> None:
-    body = {"values": {"fileReservedTime": "never"}}
+@pytest.mark.parametrize(
+    ("key", "value", "problem"),
+    [
+        ("fileReservedTime", "never", "fileReservedTime: must be"),
+        ("fileReservdTime", "48", "fileReservdTime: there is no such key; did you mean fileReservedTime?"),
+        ("flushDiskType", "SOMETIMES", "flushDiskType: must be"),
+    ],
+)
+async def test_what_a_broker_would_refuse_is_refused_before(
+    console: Console, key: str, value: str, problem: str
+) -> None:
+    path, body = "/brokers/broker-a/0/config", {"values": {key: value}}
+    answer = await console.preview("PUT", path, body, status=400)
+    assert answer["error"]["message"].startswith(problem)
+    await console.change("PUT", path, body, status=400)
+    assert not console.context.audit.path.read_text()
+
+
+async def test_a_key_that_the_broker_refuses_changes_nothing(console: Console) -> None:
+    body = {"values": {"brokerConfigPath": "/tmp/other"}}
     answer = await console.change("PUT", "/brokers/broker-a/0/config", body, status=502)
-    assert "fileReservedTime" in answer["error"]["message"]
+    assert answer["error"]["code"] == "failed_everywhere"
+    assert "black list" in answer["error"]["message"]
+    assert [outcome["is_done"] for outcome in answer["outcomes"]] == [False]
 
 
 async def test_a_cluster_is_changed_as_far_as_it_can_be_reached(running: Cluster, console: Console) -> None:
@@ -125,11 +145,11 @@ async def test_changes_are_written_to_the_audit_log(console: Console) -> None:
     path = "/brokers/broker-a/0/config"
     await console.preview("PUT", path, {"values": {"fileReservedTime": "48"}})
     await console.change("PUT", path, {"values": {"fileReservedTime": "48"}})
-    await console.change("PUT", path, {"values": {"fileReservedTime": "x"}}, status=502)
+    await console.change("PUT", path, {"values": {"brokerConfigPath": "x"}}, status=502)
     lines = console.context.audit.path.read_text().splitlines()
     assert [json.loads(line)["outcome"] for line in lines] == ["done", "failed"]
     newest = (await console.get("/audit"))["items"][0]
-    assert (newest["path"], newest["body"]["values"]) == (f"/api{path}", {"fileReservedTime": "x"})
+    assert (newest["path"], newest["body"]["values"]) == (f"/api{path}", {"brokerConfigPath": "x"})
     assert newest["effects"] and newest["problems"]
 
 

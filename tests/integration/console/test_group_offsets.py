@@ -182,7 +182,7 @@ async def test_brokers_that_leave_a_reset_to_the_members(tmp_path: Path) -> None
         one = {"groups": [GROUP], "to": "offset", "queues": [_target("broker-a", 1, 1)]}
         async with traffic.consumer():
             await traffic.until_consumed()
-            done = await console.change("POST", path, one, status=207)
+            done = await console.change("POST", path, one, status=502)
             assert "stop them first" in done["outcomes"][0]["problem"]
             assert await _offset(console, GROUP, 0, 0, running) == 4
 

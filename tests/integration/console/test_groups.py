@@ -62,6 +62,28 @@ async def test_one_group_with_its_members_and_a_client(console: Console, traffic
     await console.get(f"/groups/{GROUP}/clients/nobody", status=502)
 
 
+async def test_a_client_whose_id_has_slashes(console: Console, traffic: Traffic) -> None:
+    """As from the name of a container image, or a path."""
+
+    async def handle(message: MessageExt) -> None:
+        """Consumes."""
+
+    name = "registry/shop//worker"
+    consumer = AsyncPushConsumer("slashed", namesrv=traffic.namesrv, instance_name=name)
+    await consumer.subscribe(TOPIC, "*", handle)
+    async with consumer:
+
+        async def member() -> str | None:
+            console.context.view.forget()
+            members = (await console.get("/groups/slashed"))["members"]
+            return str(members[0]["client_id"]) if members else None
+
+        client_id = await until(member)
+        assert name in client_id
+        page = await console.get(f"/groups/slashed/clients/{quote(client_id, safe='')}")
+    assert page["client"]["client_id"] == client_id
+
+
 async def test_members_with_different_subscriptions_are_a_conflict(
     console: Console, traffic: Traffic
 ) -> None:

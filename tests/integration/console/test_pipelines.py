@@ -30,11 +30,14 @@ def test_a_running_pipeline_without_news_is_silent_a_stopped_one_is_not() -> Non
 
 
 async def test_pipelines_are_listed(running: Cluster, console: Console) -> None:
-    assert (await console.get("/pipelines"))["items"] == []
+    page = await console.get("/pipelines")
+    assert page["items"] == []
+    assert page["commands"] == [f"mqadmin printMsg -n {running.namesrv_addr} -t {PIPELINES_TOPIC}"]
     now_ms = time.time_ns() // 1_000_000
     bodies = [b"not a status", status("q1", now_ms, rows=7, topics=["Orders"]).encode()]
     async with AsyncProducer("spark", namesrv=running.namesrv_addr) as producer:
         for body in bodies:
             await producer.send(Message(PIPELINES_TOPIC, body))
+    console.context.view.forget()
     (item,) = (await console.get("/pipelines"))["items"]
     assert (item["status"]["name"], item["status"]["rows"], item["is_silent"]) == ("q1", 7, False)

@@ -25,7 +25,8 @@ async def _access(call: Call[NoQuery, NoBody]) -> AccessPage:
         for cluster in clusters
         for command in ("listUser", "listAcl")
     ]
-    return AccessPage(await cluster_access(call.admin), commands)
+    access = await call.context.view.shared("access", lambda: cluster_access(call.admin))
+    return AccessPage(access, commands)
 
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from itertools import islice
 from typing import Final
 
@@ -25,7 +26,11 @@ def _page(audit: AuditLog, query: PageQuery) -> Page[AuditRecord]:
         for record in islice(audit.newest_first(), _MAX_RECORDS)
         if not wanted or wanted in f"{record.user} {record.path} {' '.join(record.effects)}".lower()
     ]
-    return Page(items=found[query.offset : query.offset + query.limit], total=len(found))
+    return Page(
+        items=found[query.offset : query.offset + query.limit],
+        total=len(found),
+        commands=[shlex.join(["tail", "-n", str(query.limit), str(audit.path)])],
+    )
 
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (

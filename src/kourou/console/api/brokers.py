@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from http import HTTPStatus
 from operator import attrgetter
 from typing import Any, Final, Literal
 
@@ -25,7 +24,8 @@ from kourou.admin.replication import SlaveLag
 from kourou.admin.session import command_line
 from kourou.admin.targets import ConfigUpdate
 from kourou.config import BrokerConfig
-from kourou.console.api_errors import ApiError, bad_input, not_found
+from kourou.config.keys import BadValueError
+from kourou.console.api_errors import bad_input, not_found
 from kourou.console.endpoints import Call, Change, Done, Endpoint, NoBody, NoQuery, Plan, Read, TargetOutcome
 from kourou.console.history import GET_TOTAL, PUT_TOTAL
 from kourou.console.paging import Page, PageQuery, cut_page
@@ -188,7 +188,7 @@ async def _config(call: Call[ConfigQuery, NoBody]) -> Page[ConfigItem]:
     broker = await _broker(call)
     found = (await broker_configs(call.admin, [broker.address]))[0]
     known = BrokerConfig.known_keys()
-    is_ours = COMPILED_KERNEL in broker.runtime
+    is_ours = _is_kourou(broker)
     protected = found.config.get("configBlackList", "").split(";")
     items = []
     for name, value in sorted(found.config.items()):
@@ -231,6 +231,9 @@ async def _change_config(call: Call[NoQuery, ConfigChange]) -> Plan:
         brokers = [one for one in (await call.context.view.brokers()).data if one.cluster == broker.cluster]
     addresses = [one.address for one in brokers]
     configs = {found.address: found.config for found in await broker_configs(call.admin, addresses)}
+    for one in brokers:
+        if _is_kourou(one):
+            _check_values(call.body.values, configs[one.address])
     effects = [
         _config_effect(one, key, configs[one.address].get(key), value, is_secret=_is_secret(key))
         for one in brokers
@@ -248,6 +251,26 @@ async def _change_config(call: Call[NoQuery, ConfigChange]) -> Plan:
         run=lambda: _update(call, addresses),
         is_secret=any(map(_is_secret, call.body.values)),
     )
+
+
+def _is_kourou(broker: BrokerSummary) -> bool:
+    return COMPILED_KERNEL in broker.runtime
+
+
+def _check_values(values: Mapping[str, str], config: Mapping[str, str]) -> None:
+    """ApiError 400 for what a broker of Kourou with this configuration would refuse."""
+    known = BrokerConfig.known_keys()
+    for name, value in sorted(values.items()):
+        key = known.find(name)
+        if key is None:
+            if name not in config and BrokerConfig.other_keys().find(name) is None:
+                near = known.nearest(name)
+                raise bad_input(name, "there is no such key" + (f"; did you mean {near}?" if near else ""))
+            continue
+        try:
+            key.parse(value)
+        except BadValueError as error:
+            raise bad_input(name, str(error)) from None
 
 
 def _is_secret(name: str) -> bool:
@@ -272,8 +295,6 @@ async def _update(call: Call[NoQuery, ConfigChange], addresses: Sequence[str]) -
         updates = await _each_update(call, addresses, key, value)
         outcomes += [TargetOutcome(f"{one.address} {key}", one.is_done, one.problem) for one in updates]
         notes += [f"{one.address}: {one.note}" for one in updates if one.note]
-    if not any(outcome.is_done for outcome in outcomes):
-        raise ApiError(HTTPStatus.BAD_GATEWAY, "refused_by_cluster", outcomes[0].problem)
     return Done(outcomes, notes)
 
 

@@ -391,7 +391,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         returns=MembersReport,
     ),
     Read(
-        path="/groups/{group}/clients/{client}",
+        path="/groups/{group}/clients/{client:path}",
         summary="One member of a group: queues, rates, properties, threads",
         query=ClientQuery,
         handler=_client,

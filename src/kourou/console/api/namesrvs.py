@@ -44,16 +44,20 @@ class Namesrvs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _list(call: Call[NoQuery, NoBody]) -> Namesrvs:
-    try:
-        configs = {one.address: one.config for one in await namesrv_configs(call.admin)}
-    except KourouError:
-        configs = {}
-    items = list(await asyncio.gather(*(_item(call.admin, one, configs) for one in call.admin.namesrvs)))
+    items = await call.context.view.shared("namesrvs", lambda: _items(call.admin))
     return Namesrvs(
         items=items,
         differences=_differences([item for item in items if not item.problem]),
         commands=[command_line(call.admin.namesrvs, "getNamesrvConfig")],
     )
+
+
+async def _items(admin: Admin) -> list[NamesrvItem]:
+    try:
+        configs = {one.address: one.config for one in await namesrv_configs(admin)}
+    except KourouError:
+        configs = {}
+    return list(await asyncio.gather(*(_item(admin, one, configs) for one in admin.namesrvs)))
 
 
 async def _item(admin: Admin, address: str, configs: dict[str, dict[str, str]]) -> NamesrvItem:

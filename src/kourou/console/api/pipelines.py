@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from kourou.admin.pipelines import PipelineItem, pipelines
+from kourou.admin.session import command_line
 from kourou.console.endpoints import Call, Endpoint, NoBody, NoQuery, Read
 from kourou.console.paging import Page
+from kourou.protocol.pipeline_status import PIPELINES_TOPIC
 
 
 async def _pipelines(call: Call[NoQuery, NoBody]) -> Page[PipelineItem]:
-    items = await pipelines(call.admin)
-    return Page(items=items, total=len(items))
+    items = await call.context.view.shared("pipelines", lambda: pipelines(call.admin))
+    commands = [command_line(call.admin.namesrvs, "printMsg", "-t", PIPELINES_TOPIC)]
+    return Page(items=items, total=len(items), commands=commands)
 
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (

@@ -154,8 +154,6 @@ def _names(configs: list[TopicConfig]) -> str:
 
 async def _run(call: Call[Any, Any], work: Mapping[BrokerAddress, list[TopicConfig]]) -> Done:
     outcomes = [await _create(call, master, configs) for master, configs in work.items()]
-    if all(not outcome.is_done for outcome in outcomes):
-        raise ResponseError(ResponseCode.SYSTEM_ERROR, outcomes[0].problem, outcomes[0].address)
     return Done(outcomes=named_outcomes(outcomes, work))
 
 

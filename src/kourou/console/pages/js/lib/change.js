@@ -72,8 +72,7 @@ export function ChangeDialog({ title, fields = [], initial = {}, request, onClos
   const apply = () => attempt(async () => {
     const done = await call({ plan: preview?.plan });
     const failures = done?.outcomes?.filter((outcome) => !outcome.is_done) ?? [];
-    const someDone = !done?.outcomes?.length || failures.length < done.outcomes.length;
-    if (someDone) onDone?.(done);
+    onDone?.(done);
     if (!failures.length && !result) {
       toast(t("change.done", { title }));
       onClose();
@@ -86,6 +85,10 @@ export function ChangeDialog({ title, fields = [], initial = {}, request, onClos
     if (renewed) {
       setPreview(renewed);
       setMoved(true);
+    } else if (problem.body?.outcomes) {
+      // It failed for all targets: each has its reason.
+      setAnswer(problem.body);
+      setStep("outcome");
     } else setError(problem);
   });
   useEffect(() => { if (step === "preview" && !preview) showPreview(); }, []);

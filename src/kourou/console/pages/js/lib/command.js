@@ -1,4 +1,4 @@
-/** "Copy as mqadmin command": the command lines that do or show the same as the page. */
+/** "Copy as mqadmin command": the command lines that do or show the same as the page, of mqadmin if it has them. */
 import { html, useState } from "./html.js";
 import { Dialog } from "./dialog.js";
 import { Icon } from "./icons.js";
@@ -46,10 +46,11 @@ export function CopyButton({ text, label }) {
 export function Commands({ commands }) {
   const [isOpen, open] = useState(false);
   if (!commands?.length) return null;
+  const isAdmin = commands.every((command) => command.startsWith("mqadmin "));
   return [
-    html`<button type="button" onClick=${() => open(true)}><${Icon} name="copy" />${t("command.copy_as")}</button>`,
-    isOpen && html`<${Dialog} wide title=${t("command.title")} onClose=${() => open(false)}>
-      <p class="muted">${t("command.explanation")}</p>
+    html`<button type="button" onClick=${() => open(true)}><${Icon} name="copy" />${t(isAdmin ? "command.copy_as" : "command.copy_as_other")}</button>`,
+    isOpen && html`<${Dialog} wide title=${t(isAdmin ? "command.title" : "command.title_other")} onClose=${() => open(false)}>
+      <p class="muted">${t(isAdmin ? "command.explanation" : "command.explanation_other")}</p>
       <${CommandList} commands=${commands} />
     <//>`,
   ];

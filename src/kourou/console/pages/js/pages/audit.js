@@ -1,6 +1,7 @@
 /** The audit log: every change made through the console, newest first. */
 import { html, useState } from "../lib/html.js";
 import { JsonView } from "../lib/body.js";
+import { Commands } from "../lib/command.js";
 import { Dialog } from "../lib/dialog.js";
 import { t } from "../lib/i18n.js";
 import { Badge, Empty, Facts, PageHead, Time } from "../lib/states.js";
@@ -19,7 +20,7 @@ export default function AuditPage() {
     { id: "path", label: t("audit.action"), render: (record) => html`<code>${record.path}</code>` },
   ].map((column) => ({ ...column, sortable: false }));
   return html`
-    <${PageHead} title=${t("audit.title")} subtitle=${t("audit.subtitle")} />
+    <${PageHead} title=${t("audit.title")} subtitle=${t("audit.subtitle")}><${Commands} commands=${table.read.data?.commands} /><//>
     <${ServerTable} table=${table} label=${t("audit.title")} columns=${columns} rowKey=${(record) => `${record.time} ${record.path}`} onOpen=${open}
       empty=${html`<${Empty} title=${t("audit.empty")} />`} />
     ${opened && html`<${Record} record=${opened} onClose=${() => open(null)} />`}`;

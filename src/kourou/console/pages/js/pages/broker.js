@@ -57,11 +57,11 @@ function Configuration({ path, canChange, onChange }) {
   const edit = (item) => onChange({
     title: t("broker.change_key", { key: item.key }),
     fields: [
-      { name: "value", label: item.key, hint: [item.doc, item.default && t("broker.default", { value: item.default })].filter(Boolean).join(" · ") },
+      { name: item.key, label: item.key, hint: [item.doc, item.default && t("broker.default", { value: item.default })].filter(Boolean).join(" · ") },
       { name: "scope", label: t("broker.scope"), type: "select", options: [["broker", t("broker.scope_broker")], ["cluster", t("broker.scope_cluster")]] },
     ],
-    initial: { value: item.value, scope: "broker" },
-    request: ({ value, scope }) => ({ method: "PUT", path: `${path}/config`, body: { values: { [item.key]: value ?? "" }, scope } }),
+    initial: { [item.key]: item.value, scope: "broker" },
+    request: ({ scope, [item.key]: value }) => ({ method: "PUT", path: `${path}/config`, body: { values: { [item.key]: value ?? "" }, scope } }),
     onDone: table.reload,
   });
   const columns = [

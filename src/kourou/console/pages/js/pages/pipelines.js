@@ -1,6 +1,7 @@
 /** Spark pipelines that publish their progress. */
 import { html } from "../lib/html.js";
 import { useLive } from "../lib/api.js";
+import { Commands } from "../lib/command.js";
 import { duration, number, rate } from "../lib/format.js";
 import { t } from "../lib/i18n.js";
 import { pathOf } from "../lib/router.js";
@@ -12,7 +13,7 @@ const KINDS = { running: "good", stopped: "plain", failed: "bad" };
 export default function PipelinesPage() {
   const read = useLive("/pipelines", 5);
   return html`
-    <${PageHead} title=${t("pipelines.title")} subtitle=${t("pipelines.subtitle")} />
+    <${PageHead} title=${t("pipelines.title")} subtitle=${t("pipelines.subtitle")}><${Commands} commands=${read.data?.commands} /><//>
     <${Loaded} read=${read}>${({ items }) => html`
       <${ArrayTable} fill searchable label=${t("pipelines.title")} rows=${items.map((item) => ({ ...item.status, is_silent: item.is_silent }))}
         rowKey=${(row) => row.query_id} columns=${columns()} empty=${html`<${Empty} title=${t("pipelines.none")}><p>${t("pipelines.none_about")}</p><pre>kourou pipeline run FILE.yaml --publish-progress NAMESRV</pre><//>`} />`}<//>`;
