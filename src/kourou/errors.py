@@ -26,7 +26,13 @@
     │   ├── NoRouteError
     │   ├── SlaveBehindError
     │   ├── SendFailedError
-    │   │   └── PartlySentError
+    │   │   ├── PartlySentError
+    │   │   └── SequenceRefusedError
+    │   │       ├── ProducerFencedError
+    │   │       ├── UnknownProducerError
+    │   │       ├── UnknownEpochError
+    │   │       ├── SequenceTooOldError
+    │   │       └── SequenceJumpError
     │   └── NoReplyError
     └── StorageError               the disk failed, or what lies on it is not what it should be
         ├── StoreLockedError
@@ -330,19 +336,21 @@ class SendFailedError(ClientError):
     retriable = True
 
     def __init__(
-        self, topic: str, attempts: list[str], timeout_ms: int, *, may_be_stored: bool = False
+        self, topic: str, attempts: list[str], timeout_ms: int, *, may_be_stored: bool = False, hint: str = ""
     ) -> None:
         # A reason that repeats is given once: with three attempts at one broker they are often the same.
         counts = Counter(attempts)
         reasons = [f"{reason} ({count} times)" if count > 1 else reason for reason, count in counts.items()]
         tried = "; ".join(reasons) or "no attempt was possible in that time"
         times = "1 attempt" if len(attempts) == 1 else f"{len(attempts)} attempts"
-        super().__init__(f"topic {topic!r}: not sent after {times} within {timeout_ms} ms: {tried}")
+        super().__init__(f"topic {topic!r}: not sent after {times} within {timeout_ms} ms: {tried}{hint}")
         self.topic = topic
         self.attempts = attempts
         self.timeout_ms = timeout_ms
         self.may_be_stored = may_be_stored
         """Whether an attempt was written and not answered: the broker may have stored the message."""
+        self.undecided: object | None = None
+        """For `send_again`: the send of an idempotent producer, if it may be stored."""
 
 
 class PartlySentError(SendFailedError):
@@ -355,6 +363,38 @@ class PartlySentError(SendFailedError):
         super().__init__(topic, reasons, timeout_ms)
         self.args = (f"{len(failures)} of {len(results)} messages were not stored: {'; '.join(reasons)}",)
         self.results = results
+
+
+class SequenceRefusedError(SendFailedError):
+    """A broker refused the sequence of a message of an idempotent producer. This attempt stored nothing;
+    `may_be_stored` says whether an earlier one may have."""
+
+    retriable = False
+
+    def __init__(self, topic: str, problem: str, *, may_be_stored: bool = False) -> None:
+        super().__init__(topic, [problem], 0, may_be_stored=may_be_stored)
+        fate = "; an earlier attempt may have stored the message" if may_be_stored else ""
+        self.args = (f"topic {topic!r}: {problem}{fate}",)
+
+
+class ProducerFencedError(SequenceRefusedError):
+    """Another program has opened the same producer name: this producer sends nothing more."""
+
+
+class UnknownProducerError(SequenceRefusedError):
+    """The broker does not know the producer any more: its id has expired, or the broker has lost it."""
+
+
+class UnknownEpochError(SequenceRefusedError):
+    """The broker has not opened the producer with this epoch: it has lost the opening."""
+
+
+class SequenceTooOldError(SequenceRefusedError):
+    """The sequence lies so far back that the broker cannot tell whether the message is stored."""
+
+
+class SequenceJumpError(SequenceRefusedError):
+    """The sequence lies so far ahead that the broker must have lost messages in between."""
 
 
 class NoReplyError(ClientError):

@@ -16,7 +16,7 @@ from kourou.client.core.namespaces import Namespace
 from kourou.client.core.unique_id import UniqueIds
 from kourou.client.producer.producer_hooks import Preparation
 from kourou.client.producer.producer_options import ProducerOptions
-from kourou.client.producer.send_request import SendRequest
+from kourou.client.producer.send_request import SendRequest, SequencedRequest
 from kourou.protocol.batch import BatchEntry, batch_problem, encode_batch_entries
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.compression import compress
@@ -42,7 +42,15 @@ _ALONE: Final = (
 )
 
 
-def plan_batches(messages: Sequence[Message], max_batch_bytes: int) -> list[list[int]]:
+# A sequence with its name: `__KOUROU_SEQ`, a producer name, an epoch and a number, with their separators.
+_SEQUENCE_BYTES: Final = 112
+MAX_SEQUENCED_BATCH: Final = 256
+"""Messages of a batch of an idempotent producer: several batches fit into what a queue may have in flight."""
+
+
+def plan_batches(
+    messages: Sequence[Message], max_batch_bytes: int, *, is_sequenced: bool = False
+) -> list[list[int]]:
     """The positions in `messages` of those that share a request. A message larger than the limit goes alone.
 
     Messages of a batch have the same topic and the same `wait_store_msg_ok`. Delayed messages, replies and
@@ -52,6 +60,7 @@ def plan_batches(messages: Sequence[Message], max_batch_bytes: int) -> list[list
     >>> plan_batches([a, b, a], 1000)
     [[0, 2], [1]]
     """
+    added, most = (_SEQUENCE_BYTES, MAX_SEQUENCED_BATCH) if is_sequenced else (0, len(messages))
     batches: list[list[int]] = []
     open_batches: dict[tuple[str, bool], tuple[list[int], int]] = {}
     for index, message in enumerate(messages):
@@ -59,9 +68,9 @@ def plan_batches(messages: Sequence[Message], max_batch_bytes: int) -> list[list
             batches.append([index])
             continue
         kind = (message.topic, message.wait_store_msg_ok)
-        size = entry_bytes(message)
+        size = entry_bytes(message) + added
         batch, filled = open_batches.get(kind, ([], max_batch_bytes))
-        if filled + size > max_batch_bytes:
+        if filled + size > max_batch_bytes or len(batch) >= most:
             batch, filled = [], 0
             batches.append(batch)
         batch.append(index)
@@ -104,6 +113,7 @@ class Outgoing:
         self._options = options
         self._ids = ids
         self._max_message_bytes = options.max_message_bytes
+        self._request_type = SequencedRequest if options.is_idempotent else SendRequest
         self._topics: dict[str, str] = {}
         self._instance_id = (
             encode_properties({MessageConst.PROPERTY_INSTANCE_ID: namespace.name}) if namespace.name else ""
@@ -124,7 +134,7 @@ class Outgoing:
         if body is not message.body:
             sys_flag |= self._options.compression.sys_flag
         properties = _encoded(message)
-        return SendRequest(
+        return self._request_type(
             # Most messages have no type: a search in the text is cheaper than a lookup in the properties.
             _code_of(message) if _MESSAGE_TYPE in properties else _SEND,
             topic,
@@ -152,7 +162,7 @@ class Outgoing:
             entries.append(BatchEntry(message.flag, message.body, properties_to_bytes(_encoded(message))))
         body = encode_batch_entries(entries)
         check_body(first.topic, body, max_message_bytes=self._max_message_bytes)
-        return SendRequest(
+        request = self._request_type(
             _SEND_BATCH,
             topic,
             body,
@@ -163,6 +173,9 @@ class Outgoing:
             int(time.time() * 1000),
             batch=True,
         )
+        if isinstance(request, SequencedRequest):
+            request.entries = entries
+        return request
 
     def compressed(self, body: bytes) -> bytes:
         """The body to send: compressed, if that makes it smaller."""

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from itertools import chain, pairwise
 from types import TracebackType
 from typing import Final, Self, Unpack
 
@@ -29,13 +30,16 @@ from kourou.client.producer.producer_options import ProducerKeywords, ProducerOp
 from kourou.client.producer.producer_stats import ProducerStats
 from kourou.client.producer.queue_choice import QueueChoice, QueueSelector
 from kourou.client.producer.request_reply import Requests, reply_to
-from kourou.client.producer.send_request import SendRequest
+from kourou.client.producer.send_request import SendRequest, SequencedRequest
 from kourou.client.producer.send_result import SendResult, broker_of_handle, split_result
 from kourou.client.producer.sends import Sends
+from kourou.client.producer.sequenced_sends import SequencedSend, SequencedSends
 from kourou.client.trace.producer_trace import ProducerTrace, TraceDispatcher
 from kourou.errors import (
     CallTimeoutError,
     ClientStateError,
+    KourouError,
+    MessageRefusedError,
     NoReplyError,
     NoRouteError,
     PartlySentError,
@@ -46,6 +50,7 @@ from kourou.protocol.bodies import ConsumerData, MessageQueue
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.headers.send import RecallMessageRequestHeader
 from kourou.protocol.message import Message, MessageExt
+from kourou.protocol.producer_sequence import MAX_SEQUENCE, check_producer_name
 from kourou.transport.request import Processor
 
 # Compressing less than this is faster than handing it to a thread.
@@ -73,6 +78,7 @@ class AsyncProducer(AsyncBlockOnly):
         self._namespace = _namespace_of(self._settings)
         self._group = group
         self._wire_group = self._namespace.wrap(group)
+        self._wire_name = _wire_name(self._options.name, self._namespace)
         self._instance = ClientInstance(
             self._settings,
             self,
@@ -112,13 +118,21 @@ class AsyncProducer(AsyncBlockOnly):
         await self._instance.start()
         try:
             await self._start_trace()
-            self._sends = Sends(self._instance, self._wire_group, self._options, self._hooks, self._failures)
+            self._sends = self._make_sends()
         except BaseException:
             await self._close_connections()
             raise
         if self._hooks:
             self._instance.every(REPORT_INTERVAL_MS, self._failures.report, "failures")
         enter_group(self._wire_group, transactional=self._is_transactional)
+
+    def _make_sends(self) -> Sends:
+        options = self._options
+        if not options.is_idempotent:
+            return Sends(self._instance, self._wire_group, options, self._hooks, self._failures)
+        return SequencedSends(
+            self._instance, self._wire_group, options, self._hooks, self._failures, self._wire_name
+        )
 
     async def _start_trace(self) -> None:
         if self._options.trace:
@@ -234,6 +248,7 @@ class AsyncProducer(AsyncBlockOnly):
         selector: QueueSelector | None = None,
         arg: object = None,
         sharding_key: str | None = None,
+        sequence: int | None = None,
         timeout_ms: int | None = None,
     ) -> SendResult:
         """Send one message and wait until a broker has stored it.
@@ -245,13 +260,15 @@ class AsyncProducer(AsyncBlockOnly):
         Raises MessageRefusedError for a message that no broker would accept, NoRouteError, ResponseError
         for a response that another broker would give too, SendFailedError otherwise; `timeout_ms`
         (default: `send_timeout_ms`) bounds the whole call. After a timeout the message may be stored
-        nevertheless.
+        nevertheless (`may_be_stored`). `sequence`: of a producer with `explicit_sequences`.
         """
         sends = self._running()
         choose = self._choice(message, queue, selector, arg, sharding_key)
         timeout_ms, deadline = self._deadline(timeout_ms)
         body = await self._compressed_early(message) if is_large(message) else None
         request = self._outgoing.request(message, body=body)
+        if sequence is not None:
+            self._set_sequences(request, queue, (sequence,))
         return await self._send(sends, request, (message,), choose, timeout_ms, deadline)
 
     def send_nowait(
@@ -262,6 +279,7 @@ class AsyncProducer(AsyncBlockOnly):
         selector: QueueSelector | None = None,
         arg: object = None,
         sharding_key: str | None = None,
+        sequence: int | None = None,
         timeout_ms: int | None = None,
     ) -> asyncio.Future[SendResult]:
         """Like `send`, without waiting: the future gets the result. Many sends share a write this way.
@@ -275,6 +293,8 @@ class AsyncProducer(AsyncBlockOnly):
             choose = self._choice(message, queue, selector, arg, sharding_key)
         timeout_ms, deadline = self._deadline(timeout_ms)
         request = self._outgoing.request(message)
+        if sequence is not None:
+            self._set_sequences(request, queue, (sequence,))
         size_bytes = len(request.body)
         if not sends.in_flight.try_enter(size_bytes):
             raise TooManyRequestsError("brokers", "sends", sends.in_flight.count)
@@ -290,7 +310,8 @@ class AsyncProducer(AsyncBlockOnly):
         sharding_key: str | None = None,
         timeout_ms: int | None = None,
     ) -> None:
-        """Send a message without waiting for a response. Only finding a broker can fail."""
+        """Send a message without waiting for a response. Only finding a broker can fail. Idempotent producers
+        do not offer it."""
         sends = self._running()
         choose = self._choice(message, queue, selector, arg, sharding_key)
         timeout_ms, deadline = self._deadline(timeout_ms)
@@ -304,28 +325,48 @@ class AsyncProducer(AsyncBlockOnly):
             ) from None
 
     async def send_many(
-        self, messages: Iterable[Message], *, timeout_ms: int | None = None
+        self,
+        messages: Iterable[Message],
+        *,
+        queue: MessageQueue | None = None,
+        sequences: Sequence[int] | None = None,
+        timeout_ms: int | None = None,
     ) -> list[SendResult]:
         """Send messages in batches, and wait until brokers have stored them; one result for each, in order.
 
         A batch has messages of one topic, up to `max_batch_bytes`, and goes to one queue; delayed messages
         are sent alone. Nothing is sent if one message is rejected. PartlySentError lists what was stored if
-        not all were.
+        not all were. `queue`: the one for all of them. `sequences`, one for each message: of a producer with
+        `explicit_sequences`; a batch is sent when those before it are stored.
         """
         sends = self._running()
         messages = _listed(messages)
         timeout_ms, deadline = self._deadline(timeout_ms)
+        choose = None if queue is None or not messages else self._choice(messages[0], queue)
         if self._preparation and messages:
             self._preparation(messages)  # before they are measured
         limit = min(self._options.max_batch_bytes, self._options.max_message_bytes)
+        plans = _planned(messages, limit, is_sequenced=self._options.is_idempotent)
         parts = []
-        for plan in _planned(messages, limit):
+        for plan in plans:
             part = [messages[index] for index in plan]
             parts.append((plan, part, self._outgoing.part(part)))
-        outcomes = await asyncio.gather(
-            *(self._send(sends, request, part, None, timeout_ms, deadline) for _, part, request in parts),
-            return_exceptions=True,
-        )
+        if sequences is None:
+            outcomes = await asyncio.gather(
+                *(
+                    self._send(sends, request, part, choose, timeout_ms, deadline)
+                    for _, part, request in parts
+                ),
+                return_exceptions=True,
+            )
+        else:
+            _check_sequences(messages, plans, sequences)
+            for plan, _, request in parts:
+                self._set_sequences(request, queue, [sequences[index] for index in plan])
+            outcomes = [
+                outcome
+                async for outcome in self._one_after_another(sends, parts, choose, timeout_ms, deadline)
+            ]
         results: dict[int, SendResult | BaseException] = {}
         for (plan, part, _), outcome in zip(parts, outcomes, strict=True):
             if isinstance(outcome, BaseException):
@@ -333,6 +374,79 @@ class AsyncProducer(AsyncBlockOnly):
             else:
                 results.update(zip(plan, self._results_of(part, outcome), strict=True))
         return _all_or_raise([results[index] for index in range(len(messages))], messages, timeout_ms)
+
+    async def _one_after_another(
+        self,
+        sends: Sends,
+        parts: Sequence[tuple[list[int], list[Message], SendRequest]],
+        choose: ChooseQueue | None,
+        timeout_ms: int,
+        deadline: float,
+    ) -> AsyncIterator[SendResult | Exception]:
+        """Send each part when the one before it is stored; none after a failure."""
+        failure: Exception | None = None
+        for _, part, request in parts:
+            if failure is None:
+                try:
+                    yield await self._send(sends, request, part, choose, timeout_ms, deadline)
+                    continue
+                except KourouError as error:
+                    failure = error
+                    yield error
+                    continue
+            earlier = "not sent, since messages before it could not be stored"
+            yield SendFailedError(part[0].topic, [earlier], timeout_ms)
+
+    async def send_again(self, error: SendFailedError, *, timeout_ms: int | None = None) -> SendResult:
+        """Of an idempotent producer: continue a send that failed while it `may_be_stored`. The message goes
+        to the same queue with the same sequence, and is stored once, whatever became of earlier attempts.
+        For a batch of `send_many` the result is that of its first message.
+
+        Raises what `send` raises. The send may be continued again with the new error.
+        """
+        sends = self._sequenced("send_again")
+        if not isinstance(error, SendFailedError):
+            raise wrong_type("error", "a SendFailedError", error)
+        undecided = error.undecided
+        if not isinstance(undecided, SequencedSend):
+            raise ValueError(
+                "this error cannot be continued: the message is not stored (see may_be_stored), the send "
+                "was continued already, or it is not of an idempotent producer; use send"
+            )
+        timeout_ms, deadline = self._deadline(timeout_ms)
+        await self._enter(sends, undecided.size_bytes, error.topic, timeout_ms, deadline)
+        return await sends.begin_again(error, timeout_ms, deadline)
+
+    async def last_sequence(self, queue: MessageQueue) -> int:
+        """Of an idempotent producer: the highest of its sequences stored in `queue`; -1: none. A named
+        producer opens its name first, which fences a program that has opened it before."""
+        sends = self._sequenced("last_sequence")
+        if not isinstance(queue, MessageQueue):
+            raise wrong_type("queue", "a MessageQueue", queue)
+        return await sends.sessions.last_sequence(
+            MessageQueue(self._namespace.wrap(queue.topic), queue.broker_name, queue.queue_id)
+        )
+
+    def _sequenced(self, method: str) -> SequencedSends:
+        sends = self._running()
+        if not isinstance(sends, SequencedSends):
+            raise ClientStateError(f"{method} needs an idempotent producer: idempotent=True, or a name")
+        return sends
+
+    def _set_sequences(
+        self, request: SendRequest, queue: MessageQueue | None, sequences: Sequence[int]
+    ) -> None:
+        """Let the messages of a request have the sequences that the caller gave."""
+        if not self._options.explicit_sequences:
+            raise ValueError("sequence is for a named producer with explicit_sequences=True")
+        if queue is None:
+            raise ValueError("sequence needs the queue whose messages it counts")
+        for sequence in sequences:
+            check_int("sequence", sequence, at_least=0)
+            if sequence > MAX_SEQUENCE:
+                raise ValueError(f"sequence is {sequence}; it must be at most {MAX_SEQUENCE}")
+        assert isinstance(request, SequencedRequest)
+        request.sequences = sequences
 
     def _results_of(self, part: Sequence[Message], outcome: SendResult) -> list[SendResult]:
         if len(part) == 1:
@@ -350,12 +464,17 @@ class AsyncProducer(AsyncBlockOnly):
     ) -> SendResult:
         size_bytes = len(request.body)
         if not sends.in_flight.try_enter(size_bytes):
-            try:
-                await sends.in_flight.enter(size_bytes, deadline)
-            except TimeoutError:
-                waited = f"no room: {sends.in_flight.count} other sends are in flight"
-                raise SendFailedError(messages[0].topic, [waited], timeout_ms) from None
+            await self._enter(sends, size_bytes, messages[0].topic, timeout_ms, deadline)
         return await sends.begin(request, messages, choose, timeout_ms, deadline, size_bytes)
+
+    @staticmethod
+    async def _enter(sends: Sends, size_bytes: int, topic: str, timeout_ms: int, deadline: float) -> None:
+        """Wait until one more send may be in flight."""
+        try:
+            await sends.in_flight.enter(size_bytes, deadline)
+        except TimeoutError:
+            waited = f"no room: {sends.in_flight.count} other sends are in flight"
+            raise SendFailedError(topic, [waited], timeout_ms) from None
 
     # -- request and reply -----------------------------------------------------------------------
 
@@ -486,9 +605,31 @@ def _listed(messages: Iterable[Message]) -> list[Message]:
         raise wrong_type("messages", "a list of Message", messages) from None
 
 
-def _planned(messages: list[Message], max_batch_bytes: int) -> list[list[int]]:
+def _wire_name(name: str | None, namespace: Namespace) -> str | None:
+    """A producer name as brokers know it: namespaces do not share names."""
+    if name is None or not namespace.name:
+        return name
+    wire_name = f"{namespace.name}.{name}"
+    check_producer_name(wire_name)
+    return wire_name
+
+
+def _check_sequences(
+    messages: Sequence[Message], plans: Sequence[Sequence[int]], sequences: Sequence[int]
+) -> None:
+    if len(sequences) != len(messages):
+        raise ValueError(f"{len(messages)} messages have {len(sequences)} sequences")
+    if any(after <= before for before, after in pairwise(sequences)):
+        raise ValueError("sequences must ascend, so that the last one stored tells where to resume")
+    if list(chain.from_iterable(plans)) != list(range(len(messages))):
+        raise MessageRefusedError(
+            "messages with sequences are stored in their order: send delayed ones one by one, with `send`"
+        )
+
+
+def _planned(messages: list[Message], max_batch_bytes: int, *, is_sequenced: bool) -> list[list[int]]:
     try:
-        return plan_batches(messages, max_batch_bytes)
+        return plan_batches(messages, max_batch_bytes, is_sequenced=is_sequenced)
     except AttributeError:
         for message in messages:
             if not isinstance(message, Message):

@@ -12,6 +12,7 @@ from kourou.client.core.settings import ClientOptions, ClientSettings, split_opt
 from kourou.client.producer.producer_hooks import NO_HOOKS, ProducerHook
 from kourou.protocol.compression import CompressionType
 from kourou.protocol.names import AUTO_CREATE_TOPIC_KEY_TOPIC, RMQ_SYS_TRACE_TOPIC
+from kourou.protocol.producer_sequence import check_producer_name
 
 _AT_LEAST: Final = {
     **dict.fromkeys(("send_timeout_ms", "max_message_bytes", "max_batch_bytes"), 1),
@@ -25,6 +26,9 @@ _MAX_LEVELS: Final = {CompressionType.ZLIB: 9, CompressionType.LZ4: 16, Compress
 class ProducerKeywords(ClientOptions, total=False):
     """The keyword arguments of a producer; see ProducerOptions for what they mean."""
 
+    idempotent: bool
+    name: str | None
+    explicit_sequences: bool
     send_timeout_ms: int
     attempt_timeout_ms: int | None
     retry_times: int
@@ -48,6 +52,14 @@ class ProducerKeywords(ClientOptions, total=False):
 class ProducerOptions:
     """How a producer sends."""
 
+    idempotent: bool = False
+    """Whether brokers store a message once, however often it is repeated after a lost answer; at least once
+    on brokers that are not Kourou's."""
+    name: str | None = None
+    """The name of an idempotent producer, which continues its sequences after a restart: up to 64 letters,
+    digits, `.`, `_` and `-`. One program at a time may use it."""
+    explicit_sequences: bool = False
+    """Whether the application numbers the messages of a named producer itself, by `sequence`."""
     send_timeout_ms: int = 3_000
     """For a whole send: waiting for room, route, connection and response, all attempts together."""
     attempt_timeout_ms: int | None = None
@@ -95,6 +107,22 @@ class ProducerOptions:
         if self.attempt_timeout_ms is not None and self.attempt_timeout_ms < 1:
             raise ValueError("attempt_timeout_ms is a number of milliseconds above 0, or None")
         check_topic(self.trace_topic)
+        self._check_idempotence()
+
+    @property
+    def is_idempotent(self) -> bool:
+        """Whether messages carry sequences."""
+        return self.idempotent or self.name is not None
+
+    def _check_idempotence(self) -> None:
+        if self.name is not None:
+            check_producer_name(self.name)
+        elif self.explicit_sequences:
+            raise ValueError("explicit_sequences needs a name, under which the sequences continue")
+        if self.is_idempotent and self.retry_another_broker_when_not_store_ok:
+            raise ValueError(
+                "retry_another_broker_when_not_store_ok stores twice what an idempotent producer stores once"
+            )
 
     def _check_compression(self) -> None:
         most = _MAX_LEVELS[self.compression]

@@ -2,16 +2,18 @@
 
 The header of a send (SEND_MESSAGE_V2 and its variants) is encoded for every attempt of every message, so it
 is composed of parts that are constant for a queue, and written directly as JSON. A signed request takes the
-slow path, as all others do. Not here: sending it (sends.py).
+slow path, as all others do. SequencedRequest: of an idempotent producer. Not here: sending it (sends.py).
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import msgspec
 
 from kourou.client.core.credentials import Credentials
+from kourou.protocol.batch import BatchEntry, encode_batch_entries
 from kourou.protocol.bodies.message_queue import MessageQueue
 from kourou.protocol.codes import CommandFlag, LanguageCode, SerializeType
 from kourou.protocol.ext_fields import ext_fields_of
@@ -19,6 +21,13 @@ from kourou.protocol.frame import encode_frame
 from kourou.protocol.header_json import encode_json_head
 from kourou.protocol.headers.send import SendMessageRequestHeaderV2
 from kourou.protocol.layout import FRAME
+from kourou.protocol.producer_sequence import SEQUENCE_PROPERTY, format_sequence
+from kourou.protocol.properties import (
+    properties_from_bytes,
+    properties_to_bytes,
+    property_pair,
+    remove_property,
+)
 from kourou.protocol.versions import CURRENT_VERSION
 
 ONEWAY: Final = CommandFlag.ONEWAY.value
@@ -29,6 +38,7 @@ _HEADER: Final = (
     b'"opaque":%%d,"serializeTypeCurrentRPC":"JSON","version":%d}' % CURRENT_VERSION
 )
 _TAILS: Final = (b'"j":"0","k":"false","m":"false"', b'"j":"0","k":"false","m":"true"')
+_SEQUENCED: Final = b',"kourouSequenced":"true"'
 # More queues than a client writes to; beyond that the cache is cleared.
 _MAX_PIECES: Final = 10_000
 
@@ -49,6 +59,7 @@ class SendRequest:
         "properties",
         "raw_properties",
         "sys_flag",
+        "tail",
         "topic",
         "uniq_key",
     )
@@ -77,11 +88,67 @@ class SendRequest:
         self.flag = flag
         self.born_timestamp = born_timestamp
         self.batch = batch
+        self.tail = _TAILS[batch]
+        """The last fields of the header."""
+
+    @property
+    def is_sequenced(self) -> bool:
+        """Whether its messages carry sequences of an idempotent producer."""
+        return self.tail.endswith(_SEQUENCED)
 
     def set_properties(self, properties: str) -> None:
         """Replace the property string."""
         self.properties = properties
         self.raw_properties = _json(properties)
+
+
+class SequencedRequest(SendRequest):
+    """A request of an idempotent producer: it gets its sequences when it is written to a queue."""
+
+    __slots__ = ("_pair", "entries", "sequences")
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._pair = ""
+        self.entries: Sequence[BatchEntry] = ()
+        """Of a batch: its messages, without sequences."""
+        self.sequences: Sequence[int] | None = None
+        """Those that the application gave."""
+
+    def set_sequences(self, identity: str, sequences: Sequence[int]) -> None:
+        """Let the messages carry these sequences, in place of others."""
+        pairs = [property_pair(SEQUENCE_PROPERTY, format_sequence(identity, each)) for each in sequences]
+        if self.batch:
+            self.body = encode_batch_entries(
+                entry._replace(raw_properties=_without_sequence(entry.raw_properties) + pair.encode())
+                for entry, pair in zip(self.entries, pairs, strict=True)
+            )
+        else:
+            self._replace_pair(pairs[0])
+        self.tail = _TAILS[self.batch] + _SEQUENCED
+
+    def remove_sequences(self) -> None:
+        """Let the messages carry no sequences: for a broker that does not know them."""
+        if self.batch:
+            self.body = encode_batch_entries(self.entries)
+        else:
+            self._replace_pair("")
+        self.tail = _TAILS[self.batch]
+
+    def _replace_pair(self, pair: str) -> None:
+        # At the end, also of the extra properties: hooks let the others be encoded again.
+        properties = self.properties.removesuffix(self._pair)
+        if SEQUENCE_PROPERTY in properties:  # of a message that was received and is forwarded
+            properties = remove_property(properties, SEQUENCE_PROPERTY)
+        self.extra_properties = self.extra_properties.removesuffix(self._pair) + pair
+        self._pair = pair
+        self.set_properties(properties + pair)
+
+
+def _without_sequence(raw_properties: bytes) -> bytes:
+    if SEQUENCE_PROPERTY.encode() not in raw_properties:
+        return raw_properties
+    return properties_to_bytes(remove_property(properties_from_bytes(raw_properties), SEQUENCE_PROPERTY))
 
 
 class SendFrames:
@@ -113,7 +180,7 @@ class SendFrames:
             request.born_timestamp,
             request.flag,
             request.raw_properties,
-            _TAILS[request.batch],
+            request.tail,
             command_flag,
             opaque,
         )
@@ -155,6 +222,7 @@ class SendFrames:
             properties=request.properties,
             batch=request.batch,
             broker_name=queue.broker_name,
+            kourou_sequenced=True if request.is_sequenced else None,
         )
         fields = ext_fields_of(header)
         credentials.sign(fields, request.body)

@@ -248,12 +248,19 @@ class Sends:
             _close_if_silent(send, error)
         if send.context is not None:
             self._call_after(send, None, error)
+        self._go_on(send, error)
+
+    def _go_on(self, send: PendingSend, error: Exception) -> None:
+        """Decide what follows a failed attempt."""
         if not is_retriable(error):
             self.fail(send, error)
-        elif send.attempts_left <= 0 or self._is_closed or self._loop.time() >= send.deadline - _TICK_S:
+        elif send.attempts_left <= 0 or self._is_out_of_time(send):
             self._give_up(send, error)
         else:
             self._retry(send, refresh=is_route_stale(error))
+
+    def _is_out_of_time(self, send: PendingSend) -> bool:
+        return self._is_closed or self._loop.time() >= send.deadline - _TICK_S
 
     def timed_out(self, send: PendingSend) -> None:
         """The deadline has passed before `send` was written."""
@@ -350,16 +357,18 @@ class Sends:
 
     def fail_waiting(self) -> None:
         """The client is stopped: fail the sends that still wait."""
-        places = [
-            *self._without_route.values(),
-            *(send_queue.waiting for send_queue in self._send_queues.values()),
-        ]
-        for place in places:
+        for place in self._waiting_places():
             for send in list(place):
                 place.pop(send)
                 assert isinstance(send, PendingSend)
                 send.stop_waiting()
                 self.fail(send, ClientStateError("this client was stopped before the message was sent"))
+
+    def _waiting_places(self) -> list[dict[QueuedSend, None]]:
+        return [
+            *self._without_route.values(),
+            *(send_queue.waiting for send_queue in self._send_queues.values()),
+        ]
 
     # -- hooks -----------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import inspect
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, TypeVar, Unpack
 
 from kourou.client.core.settings import ClientSettings, lists_options
@@ -16,7 +16,7 @@ from kourou.client.producer.queue_choice import QueueSelector
 from kourou.client.producer.request_reply import reply_to
 from kourou.client.producer.send_result import SendResult
 from kourou.client.sync.sync_client import SyncClient
-from kourou.errors import TooManyRequestsError
+from kourou.errors import SendFailedError, TooManyRequestsError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import Message, MessageExt
 
@@ -55,6 +55,7 @@ class SyncProducer(SyncClient[ProducerT]):
         selector: QueueSelector | None = None,
         arg: object = None,
         sharding_key: str | None = None,
+        sequence: int | None = None,
         timeout_ms: int | None = None,
     ) -> SendResult:
         """Send one message and wait until a broker has stored it.
@@ -66,7 +67,7 @@ class SyncProducer(SyncClient[ProducerT]):
         Raises MessageRefusedError for a message that no broker would accept, NoRouteError, ResponseError
         for a response that another broker would give too, SendFailedError otherwise; `timeout_ms`
         (default: `send_timeout_ms`) bounds the whole call. After a timeout the message may be stored
-        nevertheless.
+        nevertheless (`may_be_stored`). `sequence`: of a producer with `explicit_sequences`.
         """
 
         def begin() -> asyncio.Future[SendResult] | Coroutine[Any, Any, SendResult]:
@@ -80,6 +81,7 @@ class SyncProducer(SyncClient[ProducerT]):
                         selector=selector,
                         arg=arg,
                         sharding_key=sharding_key,
+                        sequence=sequence,
                         timeout_ms=timeout_ms,
                     )
                 except TooManyRequestsError:
@@ -90,6 +92,7 @@ class SyncProducer(SyncClient[ProducerT]):
                 selector=selector,
                 arg=arg,
                 sharding_key=sharding_key,
+                sequence=sequence,
                 timeout_ms=timeout_ms,
             )
 
@@ -103,6 +106,7 @@ class SyncProducer(SyncClient[ProducerT]):
         selector: QueueSelector | None = None,
         arg: object = None,
         sharding_key: str | None = None,
+        sequence: int | None = None,
         timeout_ms: int | None = None,
     ) -> concurrent.futures.Future[SendResult]:
         """Like `send`, without waiting: the future gets the result, or the error. Many sends of one thread
@@ -118,6 +122,7 @@ class SyncProducer(SyncClient[ProducerT]):
                 selector=selector,
                 arg=arg,
                 sharding_key=sharding_key,
+                sequence=sequence,
                 timeout_ms=timeout_ms,
             )
         )
@@ -132,7 +137,8 @@ class SyncProducer(SyncClient[ProducerT]):
         sharding_key: str | None = None,
         timeout_ms: int | None = None,
     ) -> None:
-        """Send a message without waiting for a response. Only finding a broker can fail."""
+        """Send a message without waiting for a response. Only finding a broker can fail. Idempotent producers
+        do not offer it."""
         self._call(
             lambda: self._client.send_oneway(
                 message,
@@ -144,16 +150,40 @@ class SyncProducer(SyncClient[ProducerT]):
             )
         )
 
-    def send_many(self, messages: Iterable[Message], *, timeout_ms: int | None = None) -> list[SendResult]:
+    def send_many(
+        self,
+        messages: Iterable[Message],
+        *,
+        queue: MessageQueue | None = None,
+        sequences: Sequence[int] | None = None,
+        timeout_ms: int | None = None,
+    ) -> list[SendResult]:
         """Send messages in batches, and wait until brokers have stored them; one result for each, in order.
 
         A batch has messages of one topic, up to `max_batch_bytes`, and goes to one queue; delayed messages
         are sent alone. Nothing is sent if one message is rejected. PartlySentError lists what was stored if
-        not all were.
+        not all were. `queue`: the one for all of them. `sequences`, one for each message: of a producer with
+        `explicit_sequences`; a batch is sent when those before it are stored.
         """
         # Here, and not on the loop: what makes the messages may take its time.
         listed = list(messages)
-        return self._call(lambda: self._client.send_many(listed, timeout_ms=timeout_ms))
+        return self._call(
+            lambda: self._client.send_many(listed, queue=queue, sequences=sequences, timeout_ms=timeout_ms)
+        )
+
+    def send_again(self, error: SendFailedError, *, timeout_ms: int | None = None) -> SendResult:
+        """Of an idempotent producer: continue a send that failed while it `may_be_stored`. The message goes
+        to the same queue with the same sequence, and is stored once, whatever became of earlier attempts.
+        For a batch of `send_many` the result is that of its first message.
+
+        Raises what `send` raises. The send may be continued again with the new error.
+        """
+        return self._call(lambda: self._client.send_again(error, timeout_ms=timeout_ms))
+
+    def last_sequence(self, queue: MessageQueue) -> int:
+        """Of an idempotent producer: the highest of its sequences stored in `queue`; -1: none. A named
+        producer opens its name first, which fences a program that has opened it before."""
+        return self._call(lambda: self._client.last_sequence(queue))
 
     # -- request and reply -----------------------------------------------------------------------
 
