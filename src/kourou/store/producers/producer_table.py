@@ -1,32 +1,32 @@
 """ProducerTable: the idempotent producers of a broker, and what each has stored in which queue.
 
-Derived from the log: every message of such a producer carries its id, epoch and sequence as properties, and
-opening a producer is a message itself. So the table replicates with the log, and is rebuilt from it after a
-crash, from a snapshot on (producer_snapshot.py).
+Derived from the log: every message of such a producer carries its id, epoch and sequence as a property
+(protocol/producer_sequence.py), and opening a producer is a message itself. So the table replicates with the
+log, and is rebuilt from it after a crash, from a snapshot on (producer_snapshot.py).
 
-A sequence is noted when its record is put into a commit cycle, and taken back if the cycle fails. Whether a
-noted record is durable yet is known to the commit cycle, not here: a repeat waits for what is under way.
+A sequence is noted when its record is put into a commit cycle, and taken back if that cannot be written.
+Whether a noted record is durable yet is known to the commit cycle, not here: a repeat waits for what is under
+way. Queues are those that messages were sent to, also where a message waits elsewhere for its time or for the
+end of its transaction.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from kourou.store.producers.sequence_windows import (
-    MAX_SEQUENCE,
-    WINDOW,
-    SequenceWindows,
-    Standing,
-    WindowState,
+from kourou.protocol.producer_sequence import (
+    NAME_PREFIX,
+    ProducerOpening,
+    ProducerSequence,
+    identity_of,
 )
+from kourou.store.producers.sequence_windows import WINDOW, SequenceWindows, Standing
 
 ID_EXPIRY_MS: Final = 7 * 24 * 3_600_000
 MAX_PRODUCERS: Final = 100_000
-NAME_PREFIX: Final = "@"
-"""An id that begins with it is a name that an application chose: it does not expire."""
 # Removed at once when there are too many: finding the least recently used looks at all.
 _EVICTED_SHARE: Final = 100
 
@@ -58,6 +58,8 @@ class Producer:
     opened_ms: int
     allows_gaps: bool
     """Whether sequences may jump: an application numbers its messages itself."""
+    identity: str
+    """Id and epoch, as messages carry them."""
 
 
 class ProducerTable:
@@ -68,8 +70,9 @@ class ProducerTable:
         self.expiry_ms = expiry_ms
         self.producers: dict[str, Producer] = {}
         self.windows = SequenceWindows()
-        # Topic, queue_id, producer id, slot.
         self.slots: dict[str, dict[int, dict[str, int]]] = {}
+        """Topic, queue_id, identity, slot. The compiled kernel looks here, so that only the present epoch of
+        a producer may be in it."""
         self.expired = 0
         """Ids removed since they were not used."""
         self.evicted = 0
@@ -80,91 +83,108 @@ class ProducerTable:
 
     # -- sends -----------------------------------------------------------------------------------
 
-    def rule(self, producer_id: str, epoch: int, topic: str, queue_id: int, sequence: int) -> Ruling:
+    def rule(self, sent: ProducerSequence, topic: str, queue_id: int) -> Ruling:
         """What becomes of a message. Nothing is noted."""
-        producer = self.producers.get(producer_id)
+        producer = self.producers.get(sent.producer_id)
         if producer is None:
             return Ruling.UNKNOWN_PRODUCER
-        if epoch != producer.epoch:
-            return Ruling.FENCED if epoch < producer.epoch else Ruling.UNKNOWN_EPOCH
-        if not 0 <= sequence <= MAX_SEQUENCE:
-            return Ruling.JUMP
-        slot = self._find(topic, queue_id, producer_id)
+        if sent.epoch != producer.epoch:
+            return Ruling.FENCED if sent.epoch < producer.epoch else Ruling.UNKNOWN_EPOCH
+        slot = self._find(topic, queue_id, sent.identity)
         if slot is None:
-            return Ruling.STORE if sequence < WINDOW or producer.allows_gaps else Ruling.JUMP
-        standing = self.windows.standing(slot, sequence)
+            return Ruling.STORE if sent.sequence < WINDOW or producer.allows_gaps else Ruling.JUMP
+        standing = self.windows.standing(slot, sent.sequence)
         if standing is Standing.STORED:
             return Ruling.REPEAT
         if standing is Standing.TOO_OLD:
             return Ruling.TOO_OLD
-        if sequence - self.windows.high(slot) > WINDOW and not producer.allows_gaps:
+        if sent.sequence - self.windows.high(slot) > WINDOW and not producer.allows_gaps:
             return Ruling.JUMP
         return Ruling.STORE
 
-    def note(
-        self,
-        producer_id: str,
-        epoch: int,
-        topic: str,
-        queue_id: int,
-        sequence: int,
-        queue_offset: int,
-        now_ms: int,
-    ) -> None:
-        """A message with this sequence is put at `queue_offset`."""
-        if producer_id not in self.producers:
-            # Its opening lies before the beginning of the log.
-            self.note_opened(producer_id, epoch, now_ms, allows_gaps=True)
-        self.windows.note(self._slot(topic, queue_id, producer_id), sequence, queue_offset, now_ms)
+    def note(self, sent: ProducerSequence, topic: str, queue_id: int, phy_offset: int, now_ms: int) -> None:
+        """A message that may be stored is put, at `phy_offset` or behind it."""
+        self.windows.note(self._slot(topic, queue_id, sent.identity), sent.sequence, phy_offset, now_ms)
 
-    def take_back(self, producer_id: str, topic: str, queue_id: int, sequence: int) -> None:
-        """A message that was noted could not be stored."""
-        slot = self._find(topic, queue_id, producer_id)
-        if slot is not None:
-            self.windows.forget(slot, sequence)
+    def search_from(self, sent: ProducerSequence, topic: str, queue_id: int) -> int | None:
+        """The phy_offset at or behind which a stored message lies; None if not known."""
+        slot = self._find(topic, queue_id, sent.identity)
+        return None if slot is None else self.windows.search_from(slot, sent.sequence)
 
-    def search_from(self, producer_id: str, topic: str, queue_id: int, sequence: int) -> int | None:
-        """The queue_offset at or behind which a stored message lies; None if not known."""
-        slot = self._find(topic, queue_id, producer_id)
-        return None if slot is None else self.windows.search_from(slot, sequence)
+    def last_sequences(self, producer_id: str, topic: str) -> dict[int, int]:
+        """The highest sequence that each queue of a topic has of a producer."""
+        producer = self.producers.get(producer_id)
+        if producer is None:
+            return {}
+        slots = {
+            queue_id: of_queue[producer.identity]
+            for queue_id, of_queue in self.slots.get(topic, {}).items()
+            if producer.identity in of_queue
+        }
+        highs = {queue_id: self.windows.high(slot) for queue_id, slot in slots.items()}
+        # -1: of a message that could not be written.
+        return {queue_id: high for queue_id, high in highs.items() if high >= 0}
 
-    def last_sequence(self, producer_id: str, topic: str, queue_id: int) -> int:
-        """The highest sequence that a queue has of a producer; -1: none."""
-        slot = self._find(topic, queue_id, producer_id)
-        return -1 if slot is None else self.windows.high(slot)
-
-    def _find(self, topic: str, queue_id: int, producer_id: str) -> int | None:
+    def _find(self, topic: str, queue_id: int, identity: str) -> int | None:
         queues = self.slots.get(topic)
         of_queue = None if queues is None else queues.get(queue_id)
-        return None if of_queue is None else of_queue.get(producer_id)
+        return None if of_queue is None else of_queue.get(identity)
 
-    def _slot(self, topic: str, queue_id: int, producer_id: str) -> int:
+    def _slot(self, topic: str, queue_id: int, identity: str) -> int:
         of_queue = self.slots.setdefault(topic, {}).setdefault(queue_id, {})
-        slot = of_queue.get(producer_id)
+        slot = of_queue.get(identity)
         if slot is None:
-            slot = of_queue[producer_id] = self.windows.add()
+            producer_id = identity.rpartition(":")[0]
+            # One text for all queues.
+            slot = of_queue[self.producers[producer_id].identity] = self.windows.add()
         return slot
 
-    # -- producers -------------------------------------------------------------------------------
+    # -- the log ---------------------------------------------------------------------------------
+
+    def note_stored(
+        self, sent: ProducerSequence, topic: str, queue_id: int, phy_offset: int, store_ms: int
+    ) -> None:
+        """The log has a message."""
+        producer = self.producers.get(sent.producer_id)
+        if producer is None or producer.epoch < sent.epoch:
+            # Its opening lies before the beginning of the log.
+            self.note_opened(ProducerOpening(sent.producer_id, sent.epoch, allows_gaps=True), store_ms)
+            producer = self.producers[sent.producer_id]
+        slot = self._slot(topic, queue_id, producer.identity)
+        self.windows.note_written(slot, sent.sequence, phy_offset, store_ms)
+
+    def merge_window(self, producer_id: str, topic: str, queue_id: int, window: bytes) -> None:
+        """Add what another copy of the table knows of a queue; the producer is there already."""
+        slot = self._slot(topic, queue_id, self.producers[producer_id].identity)
+        self.windows.merge(slot, window)
 
     def next_epoch(self, producer_id: str) -> int:
         """The epoch of the next program that opens this id."""
         producer = self.producers.get(producer_id)
         return 0 if producer is None else producer.epoch + 1
 
-    def note_opened(self, producer_id: str, epoch: int, now_ms: int, *, allows_gaps: bool) -> None:
+    def note_opened(self, opening: ProducerOpening, now_ms: int) -> None:
         """A producer has been opened: programs with a lower epoch are fenced. An opening that is noted again,
         by recovery, changes nothing."""
+        producer_id, epoch, allows_gaps = opening
         producer = self.producers.get(producer_id)
+        identity = identity_of(producer_id, epoch)
         if producer is None:
             if len(self.producers) >= self.max_producers:
                 self._evict()
-            self.producers[producer_id] = Producer(epoch, now_ms, allows_gaps)
+            self.producers[producer_id] = Producer(epoch, now_ms, allows_gaps, identity)
         elif epoch > producer.epoch:
-            producer.epoch, producer.opened_ms, producer.allows_gaps = epoch, now_ms, allows_gaps
+            for _, _, of_queue in self.queues():
+                slot = of_queue.pop(producer.identity, None)
+                if slot is not None:
+                    of_queue[identity] = slot
+            self.producers[producer_id] = Producer(epoch, now_ms, allows_gaps, identity)
 
-    def expire(self, now_ms: int) -> int:
-        """Remove ids that were not used for a long time, except names; how many."""
+    # -- removing --------------------------------------------------------------------------------
+
+    def expire(self, now_ms: int, topics: Collection[str]) -> int:
+        """Remove ids that were not used for a long time, except names, and what names have stored in topics
+        that are gone, `topics` being those that are not; how many ids."""
         used = self._used_ms()
         old = [
             producer_id
@@ -173,7 +193,17 @@ class ProducerTable:
         ]
         self._remove(old)
         self.expired += len(old)
+        for topic in [topic for topic in self.slots if topic not in topics]:
+            self._expire_topic(topic, now_ms)
         return len(old)
+
+    def _expire_topic(self, topic: str, now_ms: int) -> None:
+        queues = self.slots[topic]
+        slots = [slot for of_queue in queues.values() for slot in of_queue.values()]
+        if all(now_ms - self.windows.used_ms(slot) > self.expiry_ms for slot in slots):
+            del self.slots[topic]
+            for slot in slots:
+                self.windows.remove(slot)
 
     def _evict(self) -> None:
         used = self._used_ms()
@@ -185,41 +215,21 @@ class ProducerTable:
 
     def _used_ms(self) -> dict[str, int]:
         """When each producer was last used."""
-        used = {producer_id: producer.opened_ms for producer_id, producer in self.producers.items()}
-        for _, _, of_queue in self._queues():
-            for producer_id, slot in of_queue.items():
-                used[producer_id] = max(used[producer_id], self.windows.used_ms(slot))
-        return used
+        used = {producer.identity: producer.opened_ms for producer in self.producers.values()}
+        for _, _, of_queue in self.queues():
+            for identity, slot in of_queue.items():
+                used[identity] = max(used[identity], self.windows.used_ms(slot))
+        return {producer_id: used[producer.identity] for producer_id, producer in self.producers.items()}
 
     def _remove(self, producer_ids: list[str]) -> None:
-        gone = set(producer_ids)
-        if not gone:
-            return
-        for _, _, of_queue in self._queues():
-            for producer_id in gone.intersection(of_queue):
-                self.windows.remove(of_queue.pop(producer_id))
-        for producer_id in gone:
-            del self.producers[producer_id]
+        gone = {self.producers.pop(producer_id).identity for producer_id in producer_ids}
+        if gone:
+            for _, _, of_queue in self.queues():
+                for identity in gone.intersection(of_queue):
+                    self.windows.remove(of_queue.pop(identity))
 
-    def _queues(self) -> Iterator[tuple[str, int, dict[str, int]]]:
+    def queues(self) -> Iterator[tuple[str, int, dict[str, int]]]:
+        """Topic and queue_id of every queue with messages of producers, and their slots by identity."""
         for topic, queues in self.slots.items():
             for queue_id, of_queue in queues.items():
                 yield topic, queue_id, of_queue
-
-    def drop_topic(self, topic: str) -> None:
-        """A topic was deleted: what was stored in it no longer counts."""
-        for of_queue in self.slots.pop(topic, {}).values():
-            for slot in of_queue.values():
-                self.windows.remove(slot)
-
-    # -- saving ----------------------------------------------------------------------------------
-
-    def states(self) -> Iterator[tuple[str, str, int, WindowState]]:
-        """Producer id, topic, queue_id and state of every window."""
-        for topic, queue_id, of_queue in self._queues():
-            for producer_id, slot in of_queue.items():
-                yield producer_id, topic, queue_id, self.windows.state(slot)
-
-    def restore(self, producer_id: str, topic: str, queue_id: int, state: WindowState) -> None:
-        """Set a window to a saved state; its producer is there already."""
-        self.windows.restore(self._slot(topic, queue_id, producer_id), state)

@@ -1,37 +1,43 @@
 """SequenceWindows: for each producer and queue, which of the last 1,024 sequences are stored.
 
-A window is a slot of 28 words of 64 bits in a block, so that 160,000 of them fit in 36 MB and the compiled
+A window is a slot of 25 words of 64 bits in a block, so that 160,000 of them fit in 32 MB and the compiled
 kernel can use them in place:
 
     next        1 + the highest sequence; 0: none yet
     used_ms     when a message was last stored
+    run         the last run that changed the window
     seen[16]    a bit for each of the last 1,024 sequences, at sequence % 1,024
-    marks[5]    for sequences in ranges of 256: the range, and the queue_offset of the first message of that
-                range that was stored; two words each
+    marks[3]    for sequences in ranges of 512: 1 + the range, and a phy_offset at or before the first record of
+                that range; two words each
 
-Words are those of the machine: windows are saved in another form (producer_snapshot.py).
+Words are those of the machine: on disk they are little-endian (producer_snapshot.py).
 The marks bound the search for the original of a repeated message: it lies at or behind its range's mark.
+
+Sequences are noted when their records are put into a commit cycle. Until that is written, `undo` has the
+contents from before each run, so that a failed write takes all of them back.
 Not here: whose window it is, and what is answered (producer_table.py).
 """
 
 from __future__ import annotations
 
 import enum
-from typing import Final, NamedTuple
+from typing import Final
 
-WINDOW: Final = 1_024
-"""Sequences that are remembered: as many as a producer may have in flight."""
-MARK_RANGE: Final = 256
+from kourou.protocol.producer_sequence import MAX_IN_FLIGHT
+
+WINDOW: Final = MAX_IN_FLIGHT
+"""Sequences that are remembered."""
+MARK_RANGE: Final = 512
 MARKS: Final = WINDOW // MARK_RANGE + 1
 _WORD_BITS: Final = 64
 _SEEN_WORDS: Final = WINDOW // _WORD_BITS
-_NEXT, _USED_MS, _SEEN = 0, 1, 2
+_NEXT, _USED_MS, _RUN, _SEEN = range(4)
 _MARKS: Final = _SEEN + _SEEN_WORDS
 SLOT_WORDS: Final = _MARKS + 2 * MARKS
+SLOT_BYTES: Final = SLOT_WORDS * 8
 BLOCK_SLOTS: Final = 256
-_BLOCK_BYTES: Final = BLOCK_SLOTS * SLOT_WORDS * 8
-_EMPTY_SLOT: Final = bytes(SLOT_WORDS * 8)
-MAX_SEQUENCE: Final = 2**62
+BLOCK_BYTES: Final = BLOCK_SLOTS * SLOT_BYTES
+_EMPTY_SLOT: Final = bytes(SLOT_BYTES)
 
 
 class Standing(enum.Enum):
@@ -45,18 +51,6 @@ class Standing(enum.Enum):
     """Below the window: whether it is stored is not known any more."""
 
 
-class WindowState(NamedTuple):
-    """A window as it is saved."""
-
-    high: int
-    """The highest sequence; -1: none."""
-    used_ms: int
-    missing: tuple[int, ...]
-    """Sequences of the window that are not stored."""
-    marks: tuple[tuple[int, int], ...]
-    """Range number and queue_offset of its first message."""
-
-
 class SequenceWindows:
     """All windows of a broker, by slot."""
 
@@ -64,27 +58,61 @@ class SequenceWindows:
         self.blocks: list[bytearray] = []
         self._words: list[memoryview] = []
         self._free: list[int] = []
+        self.run = 1
+        """What is noted from now on belongs to this run."""
+        self.undo: list[tuple[int, bytes]] = []
+        """Slots, and their contents before a run of the commit cycle that is not written yet."""
 
     def add(self) -> int:
         """The slot of a new, empty window."""
         if not self._free:
             first = len(self.blocks) * BLOCK_SLOTS
-            block = bytearray(_BLOCK_BYTES)
-            self.blocks.append(block)
-            self._words.append(memoryview(block).cast("Q"))
+            self._add_block(bytearray(BLOCK_BYTES))
             self._free.extend(range(first + BLOCK_SLOTS - 1, first - 1, -1))
         return self._free.pop()
 
     def remove(self, slot: int) -> None:
         """Forget a window; its slot is used again."""
-        at = slot % BLOCK_SLOTS * len(_EMPTY_SLOT)
-        self.blocks[slot // BLOCK_SLOTS][at : at + len(_EMPTY_SLOT)] = _EMPTY_SLOT
+        self.undo = [entry for entry in self.undo if entry[0] != slot]
+        self._set(slot, _EMPTY_SLOT)
         self._free.append(slot)
 
     @property
     def size_bytes(self) -> int:
         """Memory that the slots take."""
-        return len(self.blocks) * _BLOCK_BYTES
+        return len(self.blocks) * BLOCK_BYTES
+
+    def load(self, blocks: list[bytearray], used_slots: set[int]) -> None:
+        """Replace all windows by those that were saved."""
+        self.blocks, self._words, self.undo = [], [], []
+        for block in blocks:
+            self._add_block(block)
+        self._free = [slot for slot in range(len(blocks) * BLOCK_SLOTS) if slot not in used_slots]
+
+    def written_blocks(self) -> list[bytearray]:
+        """A copy of all blocks, without what is not written yet."""
+        copies = [bytearray(block) for block in self.blocks]
+        for slot, contents in reversed(self.undo):
+            at = slot % BLOCK_SLOTS * SLOT_BYTES
+            copies[slot // BLOCK_SLOTS][at : at + SLOT_BYTES] = contents
+        return copies
+
+    # -- commit cycles ---------------------------------------------------------------------------
+
+    def begin_run(self) -> None:
+        """What is noted from now on can be taken back up to here."""
+        self.run += 1
+
+    def keep(self) -> None:
+        """All that was noted is written."""
+        self.undo.clear()
+        self.run += 1
+
+    def take_back(self) -> None:
+        """Nothing that was noted since the last `keep` is written: every window is what it was."""
+        for slot, contents in reversed(self.undo):
+            self._set(slot, contents)
+        self.keep()
 
     # -- one window ------------------------------------------------------------------------------
 
@@ -100,8 +128,17 @@ class SequenceWindows:
         is_seen = words[at + _SEEN + bit // _WORD_BITS] >> bit % _WORD_BITS & 1
         return Standing.STORED if is_seen else Standing.NEW
 
-    def note(self, slot: int, sequence: int, queue_offset: int, now_ms: int) -> None:
-        """A message with this sequence is at `queue_offset`. One below the window is not remembered."""
+    def note(self, slot: int, sequence: int, phy_offset: int, now_ms: int) -> None:
+        """The record of a message with this sequence is put, at `phy_offset` or behind it."""
+        words, at = self._at(slot)
+        if words[at + _RUN] != self.run:
+            begin = slot % BLOCK_SLOTS * SLOT_BYTES
+            self.undo.append((slot, bytes(self.blocks[slot // BLOCK_SLOTS][begin : begin + SLOT_BYTES])))
+            words[at + _RUN] = self.run
+        self.note_written(slot, sequence, phy_offset, now_ms)
+
+    def note_written(self, slot: int, sequence: int, phy_offset: int, now_ms: int) -> None:
+        """The same of a record that the log has already. One below the window is not remembered."""
         words, at = self._at(slot)
         after = words[at + _NEXT]
         if sequence >= after:
@@ -111,19 +148,32 @@ class SequenceWindows:
             return
         bit = sequence % WINDOW
         words[at + _SEEN + bit // _WORD_BITS] |= 1 << bit % _WORD_BITS
-        words[at + _USED_MS] = now_ms
+        words[at + _USED_MS] = max(now_ms, words[at + _USED_MS])
         number = sequence // MARK_RANGE
         mark = at + _MARKS + number % MARKS * 2
-        # Stored as 1 + the number: 0 is an empty mark.
-        if words[mark] < number + 1:
-            words[mark], words[mark + 1] = number + 1, queue_offset
+        # Of records that come again, by recovery, the first counts.
+        if words[mark] < number + 1 or (words[mark] == number + 1 and phy_offset < words[mark + 1]):
+            words[mark], words[mark + 1] = number + 1, phy_offset
 
-    def forget(self, slot: int, sequence: int) -> None:
-        """A message that was noted has not been stored after all: it may be sent again."""
+    def merge(self, slot: int, other: bytes) -> None:
+        """Add what another copy of the window knows: its words in the order of this machine."""
         words, at = self._at(slot)
-        if words[at + _NEXT] - WINDOW <= sequence < words[at + _NEXT]:
+        theirs = memoryview(other).cast("Q")
+        if theirs[_NEXT] > words[at + _NEXT]:
+            # The one that is ahead is taken, and completed by what the other knows.
+            mine = bytes(self.blocks[slot // BLOCK_SLOTS][at * 8 : (at + SLOT_WORDS) * 8])
+            self._set(slot, other)
+            theirs = memoryview(mine).cast("Q")
+        low = max(0, words[at + _NEXT] - WINDOW)
+        for sequence in range(low, theirs[_NEXT]):
             bit = sequence % WINDOW
-            words[at + _SEEN + bit // _WORD_BITS] &= ~(1 << bit % _WORD_BITS)
+            if theirs[_SEEN + bit // _WORD_BITS] >> bit % _WORD_BITS & 1:
+                words[at + _SEEN + bit // _WORD_BITS] |= 1 << bit % _WORD_BITS
+        words[at + _USED_MS] = max(words[at + _USED_MS], theirs[_USED_MS])
+        for i in range(_MARKS, SLOT_WORDS, 2):
+            ours, their = words[at + i], theirs[i]
+            if their > ours or (their == ours and theirs[i + 1] < words[at + i + 1]):
+                words[at + i], words[at + i + 1] = their, theirs[i + 1]
 
     def high(self, slot: int) -> int:
         """The highest sequence; -1: none."""
@@ -136,44 +186,26 @@ class SequenceWindows:
         return words[at + _USED_MS]
 
     def search_from(self, slot: int, sequence: int) -> int | None:
-        """The queue_offset at or behind which the message with this sequence lies; None if not known."""
+        """The phy_offset at or behind which the message with this sequence lies; None if not known."""
         words, at = self._at(slot)
         number = sequence // MARK_RANGE
         mark = at + _MARKS + number % MARKS * 2
         return words[mark + 1] if words[mark] == number + 1 else None
 
-    def state(self, slot: int) -> WindowState:
-        """The window, to be saved."""
-        words, at = self._at(slot)
-        after = words[at + _NEXT]
-        missing = tuple(
-            sequence
-            for sequence in range(max(0, after - WINDOW), after)
-            if self.standing(slot, sequence) is Standing.NEW
-        )
-        pairs = ((words[at + _MARKS + 2 * i], words[at + _MARKS + 2 * i + 1]) for i in range(MARKS))
-        marks = tuple(sorted((number - 1, queue_offset) for number, queue_offset in pairs if number))
-        return WindowState(after - 1, words[at + _USED_MS], missing, marks)
-
-    def restore(self, slot: int, state: WindowState) -> None:
-        """Set an empty window to a saved state."""
-        words, at = self._at(slot)
-        words[at + _NEXT], words[at + _USED_MS] = state.high + 1, state.used_ms
-        if state.high >= 0:
-            for i in range(_SEEN_WORDS):
-                words[at + _SEEN + i] = 2**_WORD_BITS - 1
-        for sequence in state.missing:
-            self.forget(slot, sequence)
-        for number, queue_offset in state.marks:
-            mark = at + _MARKS + number % MARKS * 2
-            words[mark], words[mark + 1] = number + 1, queue_offset
-
     def _at(self, slot: int) -> tuple[memoryview, int]:
         return self._words[slot // BLOCK_SLOTS], slot % BLOCK_SLOTS * SLOT_WORDS
 
+    def _add_block(self, block: bytearray) -> None:
+        self.blocks.append(block)
+        self._words.append(memoryview(block).cast("Q"))
+
+    def _set(self, slot: int, contents: bytes) -> None:
+        at = slot % BLOCK_SLOTS * SLOT_BYTES
+        self.blocks[slot // BLOCK_SLOTS][at : at + SLOT_BYTES] = contents
+
     @staticmethod
     def _clear(words: memoryview, at: int, begin: int, end: int) -> None:
-        """Sequences from `begin` to before `end` have not been stored: their bits are those of older ones."""
+        """Sequences from `begin` to `end` have not been stored: their bits are those of older ones."""
         if end - begin >= WINDOW:
             for i in range(_SEEN_WORDS):
                 words[at + _SEEN + i] = 0

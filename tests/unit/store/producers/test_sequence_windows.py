@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from kourou.store.producers.sequence_windows import (
     BLOCK_SLOTS,
     MARK_RANGE,
+    SLOT_BYTES,
     WINDOW,
     SequenceWindows,
     Standing,
@@ -47,12 +48,14 @@ def test_a_window_knows_what_was_stored(steps: list[tuple[int, bool]]) -> None:
         sequence = max(0, model.high + step)
         assert windows.standing(slot, sequence) is model.standing(sequence)
         if model.standing(sequence) is Standing.NEW:
+            windows.begin_run()
             windows.note(slot, sequence, queue_offset, queue_offset)
-            model.high = max(model.high, sequence)
             if is_kept:
+                windows.keep()
+                model.high = max(model.high, sequence)
                 model.offsets[sequence] = queue_offset
             else:
-                windows.forget(slot, sequence)
+                windows.take_back()
         assert windows.high(slot) == model.high
     for sequence in range(max(0, model.high - WINDOW - 3), model.high + 3):
         assert windows.standing(slot, sequence) is model.standing(sequence)
@@ -62,12 +65,11 @@ def test_a_window_knows_what_was_stored(steps: list[tuple[int, bool]]) -> None:
             assert begin is not None and begin <= queue_offset
     assert windows.high(other) == -1
 
+    windows.note(slot, model.high + 1, 0, 0)  # not written yet: no part of a copy
     again = SequenceWindows()
-    copy = again.add()
-    again.restore(copy, windows.state(slot))
-    assert again.state(copy) == windows.state(slot)
+    again.load(windows.written_blocks(), {slot, other})
     for sequence in range(max(0, model.high - WINDOW - 3), model.high + 3):
-        assert again.standing(copy, sequence) is model.standing(sequence)
+        assert again.standing(slot, sequence) is model.standing(sequence)
 
 
 def test_a_search_begins_at_the_first_message_of_the_range_that_was_stored() -> None:
@@ -87,3 +89,28 @@ def test_slots_are_used_again_and_empty() -> None:
     windows.remove(slots[0])
     assert windows.add() == slots[0]
     assert windows.high(slots[0]) == -1 and windows.standing(slots[0], 7) is Standing.NEW
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 3 * WINDOW), max_size=40), st.lists(st.integers(0, 3 * WINDOW), max_size=40))
+def test_two_copies_of_a_window_are_merged(mine: list[int], theirs: list[int]) -> None:
+    windows, merged = SequenceWindows(), SequenceWindows()
+    slots = [windows.add(), windows.add(), merged.add()]
+    for phy_offset, sequence in enumerate(mine):
+        windows.note_written(slots[0], sequence, phy_offset, 0)
+    for phy_offset, sequence in enumerate(theirs):
+        windows.note_written(slots[1], sequence, phy_offset, 0)
+    high = max([*mine, *theirs], default=-1)
+    for slot in slots[:2]:
+        window = bytes(windows.blocks[0][slot * SLOT_BYTES : (slot + 1) * SLOT_BYTES])
+        merged.merge(slots[2], window)
+    assert merged.high(slots[2]) == high
+    known = {one for one in mine if one > max(mine) - WINDOW} | {
+        one for one in theirs if one > max(theirs) - WINDOW
+    }
+    for sequence in range(max(0, high - WINDOW + 1), high + 1):
+        # What one copy had forgotten already, another need not know.
+        if sequence in known:
+            assert merged.standing(slots[2], sequence) is Standing.STORED
+        elif sequence not in {*mine, *theirs}:
+            assert merged.standing(slots[2], sequence) is Standing.NEW
