@@ -151,6 +151,7 @@ class RunningBroker:
             wiring.stats_part(services),
             wiring.pull_part(services),
             sends,
+            wiring.producers_part(services),
             HandlersPart(wiring.config_processor(services, retention)),
         )
         client = RemotingClient(client_settings(config, config.connect_timeout_millis))

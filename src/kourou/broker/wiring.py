@@ -26,6 +26,9 @@ from kourou.broker.send.send_back_processor import SendBackProcessor
 from kourou.broker.send.send_message_processor import SendMessageProcessor
 from kourou.broker.send.send_targets import SendTargets
 from kourou.broker.send.sent_properties import PropertyRewriter
+from kourou.broker.sequences.originals import Originals
+from kourou.broker.sequences.producer_processor import ProducerProcessor
+from kourou.broker.sequences.sequence_gate import SequenceGate
 from kourou.broker.services import BrokerServices
 from kourou.broker.stats.stats_processor import StatsProcessor
 from kourou.broker.storage.retention_service import RetentionService
@@ -305,6 +308,17 @@ def sends(
         cluster=config.broker_cluster_name, region=config.region_id, trace_on=config.trace_on
     )
     answer = SendAnswer(services.store_host, config.region_id, config.trace_on)
+    producers = store.producers.table
+    sequences = SequenceGate(
+        table=producers,
+        originals=Originals(producers, store.queues, services.records),
+        appender=store.appender,
+        dispatcher=store.dispatcher,
+        commit_cycle=services.commit_cycle,
+        cycles=services.cycles,
+        requests=services.requests,
+        now_ms=services.now_ms,
+    )
     sends = SendMessageProcessor(
         config=services.live_config,
         targets=targets,
@@ -317,6 +331,9 @@ def sends(
         writer=services.writer,
         answer=answer,
         half_cache=half_cache,
+        sequences=sequences,
+        delay_levels=store.config.delay_levels,
+        requests=services.requests,
         events=services.stats.events,
     )
     replies = ReplyMessageProcessor(
@@ -351,11 +368,31 @@ def sends(
         commit_cycle=services.commit_cycle,
         appender=store.appender,
         queues=store.queues,
+        producers=producers,
         targets=targets.table,
         own_properties=properties.own,
         answer=answer,
         store_host=services.store_host,
     )
+
+
+def producers_part(services: BrokerServices) -> HandlersPart:
+    """The part of idempotent producers."""
+    producers, topics = services.store.producers, services.topics
+    processor = ProducerProcessor(
+        producers=producers,
+        admission=services.admission,
+        topics=topics,
+        writer=services.writer,
+        disk=services.disk,
+        requests=services.requests,
+        now_ms=services.now_ms,
+    )
+
+    def expire() -> None:
+        producers.table.expire(services.now_ms(), topics.table)
+
+    return HandlersPart(processor, periodic=(Periodic(600.0, expire, "expire-producers"),))
 
 
 def retention(services: BrokerServices) -> RetentionService:

@@ -10,6 +10,7 @@ description of a numpy dtype for many, and the header `_layout.h` of the compile
     FRAME             prefix of a frame
     BINARY_COMMAND    head of a command in the binary serialization, without a remark
     SEND_FIELDS       header fields of SEND_MESSAGE_V2, by their letters
+    WINDOW_*          words of a window of sequences, in memory
 
 What follows the head of a record: body, topic length (one byte; V2: two), topic, properties length (two
 bytes), properties. Numpy is not imported here: clients do without it.
@@ -262,3 +263,17 @@ SEND_FIELDS: Final = (
     SendField("m", "batch", "bool"),
     SendField("n", "broker_name", "text"),
 )
+
+# -- windows of sequences ----------------------------------------------------------------------------
+
+# In memory, words of 64 bits: what each is for is said in store/producers/sequence_windows.py.
+WINDOW_SEQUENCES: Final = 1_024
+WINDOW_MARK_RANGE: Final = 512
+WINDOW_MARKS: Final = WINDOW_SEQUENCES // WINDOW_MARK_RANGE + 1
+WINDOW_NEXT: Final = 0
+WINDOW_USED_MS: Final = 1
+WINDOW_RUN: Final = 2
+WINDOW_SEEN: Final = 3
+WINDOW_FIRST_MARK: Final = WINDOW_SEEN + WINDOW_SEQUENCES // 64
+WINDOW_WORDS: Final = WINDOW_FIRST_MARK + 2 * WINDOW_MARKS
+WINDOW_BLOCK_SLOTS: Final = 256

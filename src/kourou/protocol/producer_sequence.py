@@ -15,11 +15,20 @@ import re
 from typing import Final, NamedTuple
 
 from kourou.errors import ProtocolError
+from kourou.protocol.layout import WINDOW_SEQUENCES
+from kourou.protocol.properties import (
+    properties_from_bytes,
+    properties_to_bytes,
+    property_start,
+    remove_property,
+)
 
 SEQUENCE_PROPERTY: Final = "__KOUROU_SEQ"
+RAW_SEQUENCE_START: Final = property_start(SEQUENCE_PROPERTY).encode()
+"""What precedes the value, as it is stored."""
 MAX_SEQUENCE: Final = 2**62
 MAX_EPOCH: Final = 2**31 - 1
-MAX_IN_FLIGHT: Final = 1_024
+MAX_IN_FLIGHT: Final = WINDOW_SEQUENCES
 """Sequences that a broker remembers for each producer and queue."""
 MAX_NAME_LENGTH: Final = 64
 NAME_PREFIX: Final = "@"
@@ -99,6 +108,20 @@ def parse_property(value: str) -> ProducerSequence | ProducerOpening:
     if epoch > MAX_EPOCH or _SEQUENCE.fullmatch(last) is None or int(last) > MAX_SEQUENCE:
         raise _malformed(value)
     return ProducerSequence(identity, producer_id, epoch, int(last))
+
+
+def without_sequence(properties: str) -> str:
+    """The properties of a message without its sequence: of a copy, which is no repeat."""
+    if SEQUENCE_PROPERTY not in properties:
+        return properties
+    return remove_property(properties, SEQUENCE_PROPERTY)
+
+
+def raw_without_sequence(properties: bytes) -> bytes:
+    """The same for properties as they are stored."""
+    if RAW_SEQUENCE_START not in properties:
+        return properties
+    return properties_to_bytes(without_sequence(properties_from_bytes(properties)))
 
 
 def check_producer_name(name: str) -> None:

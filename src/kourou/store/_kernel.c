@@ -33,18 +33,23 @@
 #define CAN_FOLD 0
 #endif
 
-#define INTERFACE 9
+#define INTERFACE 10
 
 enum { JSON = SERIALIZE_JSON, BINARY = SERIALIZE_ROCKETMQ, ONEWAY = 2 };
 enum { HOST_DIGITS = 16, OFFSET_DIGITS = 16, ID_BYTES = HOST_DIGITS + OFFSET_DIGITS + 1 };
-enum { MAX_QUEUES = 256, MAX_SLOW_PATH_NAMES = 64 };
+enum { MAX_QUEUES = 256, MAX_SLOW_PATH_NAMES = 64, MAX_IDENTITY_BYTES = 96 };
+enum { WINDOW_BYTES = WINDOW_WORDS * 8, UNDO_BYTES = 8 + WINDOW_BYTES };
+
+/* Of idempotent producers: the property that a message carries, and the field of a send that makes it count. */
+#define SEQUENCE_PROPERTY "__KOUROU_SEQ"
+#define SEQUENCED_FIELD "kourouSequenced"
 
 /* Read a field of a layout that begins at `begin` as an unsigned number; write a number, or bytes, to it. */
 #define GET(begin, FIELD) get_be((const unsigned char *)(begin) + FIELD##_AT, FIELD##_BYTES)
 #define PUT(begin, FIELD, number) put_be((begin) + FIELD##_AT, (uint64_t)(number), FIELD##_BYTES)
 #define PUT_SPAN(begin, FIELD, span) memcpy((begin) + FIELD##_AT, (span).at, FIELD##_BYTES)
 
-static PyObject *name_next_queue_offset, *name_encoder, *name_topic, *name_topic_part, *name_magic;
+static PyObject *name_next_queue_offset, *name_encoder, *name_topic, *name_topic_part, *name_magic, *name_queue_id;
 
 /* -- bytes ----------------------------------------------------------------------------------------- */
 
@@ -487,11 +492,12 @@ struct send {
     int64_t opaque, flag, queue_id, sys_flag, born_timestamp, message_flag, reconsume_times;
     struct span topic;
     struct value properties;
-    int is_batch;
+    int is_batch, is_sequenced;
     unsigned seen; /* one bit per field, the lowest for the first letter */
 };
 
 #define FIELD(letter) (1u << ((letter) - SEND_FIRST))
+#define SEEN_SEQUENCED (1u << 31)
 #define IN_RANGE(value, FIELD, number) is_number(value, FIELD##_MIN, FIELD##_MAX, number)
 
 static int read_field(char letter, const struct value *value, struct send *send)
@@ -532,6 +538,11 @@ static int read_field(char letter, const struct value *value, struct send *send)
 static int set_field(struct span name, const struct value *value, struct send *send)
 {
     char letter = name.size == 1 ? *name.at : 0;
+    if (letter == 0 && is_text(name, SEQUENCED_FIELD)) {
+        int is_first = !(send->seen & SEEN_SEQUENCED);
+        send->seen |= SEEN_SEQUENCED;
+        return is_first && is_bool(value, &send->is_sequenced);
+    }
     if (!read_field(letter, value, send))
         return 0;
     if (letter < SEND_FIRST || letter > SEND_LAST)
@@ -641,7 +652,7 @@ static int read_binary_send(struct span header, struct send *send)
 
 struct properties {
     struct span text, own; /* stored one after the other: as sent, and added by the broker */
-    struct span uniq_key, tags, keys;
+    struct span uniq_key, tags, keys, sequence;
 };
 
 /* Read the next pair of `rest`; false at the end. Without a separator the value is empty. */
@@ -719,6 +730,14 @@ static int is_utf8(struct span span)
     return 0;
 }
 
+/* Keep the sequence of an idempotent producer; false for a second one, or an empty one. */
+static int keep_sequence(struct span value, struct properties *found)
+{
+    int is_first = found->sequence.size == 0;
+    found->sequence = value;
+    return is_first && value.size > 0;
+}
+
 /* False for a message that needs the slow path: an unusual id, a delay, or no wait for the flush. Tags and keys are
    hashed, and must be ASCII. */
 static int read_properties(struct span text, struct span own, struct names *slow_path_names, struct properties *found)
@@ -737,6 +756,9 @@ static int read_properties(struct span text, struct span own, struct names *slow
                 found->keys = value;
         } else if (is_text(name, "WAIT")) {
             if (is_text(value, "false"))
+                return 0;
+        } else if (is_text(name, SEQUENCE_PROPERTY)) {
+            if (!keep_sequence(value, found))
                 return 0;
         } else if (needs_slow_path(name, slow_path_names)) {
             return 0;
@@ -781,11 +803,18 @@ struct queue {
     struct buf units;
     int64_t queue_id, first, next; /* the id: of records that are read */
     uint32_t magic, topic_code; /* the hash code of `topic#` */
+    /* of idempotent producers: their slots by identity, and the window of the last one */
+    PyObject *slots;
+    uint64_t *window;
+    int64_t slot;
+    Py_ssize_t identity_size;
+    char identity[MAX_IDENTITY_BYTES];
 };
 
 struct run {
     /* input */
-    PyObject *new_queue, *targets, *configs, *broker_config, *topics;
+    PyObject *new_queue, *targets, *configs, *broker_config, *topics, *slots, *blocks;
+    uint64_t number; /* of the run, as windows note it */
     struct span own, store_host, born_host;
     struct span templates[2][2]; /* of responses: by serialization type, and whether the message has an id */
     int64_t last_phy_offset, now_ms, max_body, max_record;
@@ -802,6 +831,10 @@ struct run {
     int queue_count;
     /* of the current send: its properties, and the phy_offsets of its records, 8 bytes each */
     struct buf text, phy_offsets;
+    /* of idempotent producers: the sequences of a batch, 8 bytes each; slots that were changed, and what their windows
+       were before; whether a record that was read has a sequence */
+    struct buf sequences, undo;
+    int has_sequences;
     struct names slow_path_names; /* this and what follows: valid as far as the counts say */
     struct queue queues[MAX_QUEUES];
 };
@@ -1168,7 +1201,7 @@ static int add_record(
     return 1;
 }
 
-static int encode_one(
+static int encode_record(
     struct run *run, struct queue *queue, const struct send *send, const struct properties *found, struct span body)
 {
     Py_ssize_t properties_bytes = found->text.size + found->own.size;
@@ -1178,6 +1211,142 @@ static int encode_one(
         return 0;
     int64_t sys_flag = (send->sys_flag | run->more_flags) & ~HOSTS_V6;
     return reserve_records(run, size) && add_record(run, queue, send, found, body, sys_flag, size) ? 1 : -1;
+}
+
+/* -- idempotent producers --------------------------------------------------------------------------------- */
+
+/* The window of a slot; NULL with an error set. */
+static uint64_t *window_of(struct run *run, int64_t slot)
+{
+    PyObject *block = slot < 0 ? NULL : PyList_GetItem(run->blocks, (Py_ssize_t)(slot / WINDOW_BLOCK_SLOTS));
+    if (block == NULL || !PyByteArray_Check(block)
+        || PyByteArray_Size(block) != (Py_ssize_t)WINDOW_BLOCK_SLOTS * WINDOW_BYTES) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_ValueError, "no such window");
+        return NULL;
+    }
+    return (uint64_t *)(void *)PyByteArray_AsString(block) + slot % WINDOW_BLOCK_SLOTS * WINDOW_WORDS;
+}
+
+/* Look up the slots of a queue: 1, 0 if it has none, -1 with an error set. */
+static int find_slots(struct run *run, struct queue *queue)
+{
+    if (queue->slots != NULL)
+        return 1;
+    PyObject *topic = PyObject_GetAttr(queue->queue, name_topic);
+    PyObject *number = topic == NULL ? NULL : PyObject_GetAttr(queue->queue, name_queue_id);
+    PyObject *queues = number == NULL ? NULL : PyDict_GetItemWithError(run->slots, topic);
+    if (queues != NULL && PyDict_Check(queues))
+        queue->slots = Py_XNewRef(PyDict_GetItemWithError(queues, number));
+    Py_XDECREF(topic);
+    Py_XDECREF(number);
+    if (PyErr_Occurred())
+        return -1;
+    return queue->slots != NULL && PyDict_Check(queue->slots);
+}
+
+/* Find the window of a producer in a queue: 1, 0 if it has none, -1 with an error set. */
+static int find_window(struct run *run, struct queue *queue, struct span identity)
+{
+    if (queue->window != NULL && queue->identity_size == identity.size
+        && memcmp(queue->identity, identity.at, (size_t)identity.size) == 0)
+        return 1;
+    queue->window = NULL;
+    if (identity.size > MAX_IDENTITY_BYTES || !is_ascii(identity))
+        return 0;
+    int is_found = find_slots(run, queue);
+    if (is_found <= 0)
+        return is_found;
+    PyObject *key = PyUnicode_DecodeASCII(identity.at, identity.size, NULL);
+    PyObject *slot = key == NULL ? NULL : PyDict_GetItemWithError(queue->slots, key);
+    Py_XDECREF(key);
+    if (slot == NULL)
+        return PyErr_Occurred() ? -1 : 0;
+    queue->slot = PyLong_AsLongLong(slot);
+    uint64_t *window = PyErr_Occurred() ? NULL : window_of(run, queue->slot);
+    if (window == NULL)
+        return -1;
+    memcpy(queue->identity, identity.at, (size_t)identity.size);
+    queue->identity_size = identity.size;
+    queue->window = window;
+    return 1;
+}
+
+/* Whether a window does not have a sequence yet, which is neither below it nor far ahead. */
+static int is_new(const uint64_t *window, uint64_t sequence)
+{
+    uint64_t next = window[WINDOW_NEXT], bit = sequence % WINDOW_SEQUENCES;
+    if (sequence >= next)
+        return sequence - next < WINDOW_SEQUENCES;
+    return next - sequence <= WINDOW_SEQUENCES && !(window[WINDOW_SEEN + bit / 64] >> bit % 64 & 1);
+}
+
+/* Read the sequence of a message, and find the window of its producer: 1 if it may be stored, 0 if the slow path has to
+   decide, -1 with an error set. */
+static int check_sequence(struct run *run, struct queue *queue, struct span text, int64_t *sequence)
+{
+    Py_ssize_t colon = text.size - 1;
+    while (colon >= 0 && text.at[colon] != ':')
+        colon--;
+    struct value number = {.span = {text.at + colon + 1, text.size - colon - 1}};
+    if (colon <= 0 || !is_number(&number, 0, INT64_MAX, sequence))
+        return 0;
+    int is_found = find_window(run, queue, (struct span){text.at, colon});
+    if (is_found <= 0)
+        return is_found;
+    return is_new(queue->window, (uint64_t)*sequence);
+}
+
+/* Note a sequence that may be stored, of a record at `phy_offset` or behind it. False with an error set. */
+static int note_sequence(struct run *run, struct queue *queue, uint64_t sequence, int64_t phy_offset)
+{
+    uint64_t *window = queue->window, bit, number = sequence / WINDOW_MARK_RANGE;
+    if (window[WINDOW_RUN] != run->number) {
+        char *out = reserve(&run->undo, UNDO_BYTES);
+        if (out == NULL)
+            return 0;
+        memcpy(put_be(out, (uint64_t)queue->slot, 8), window, WINDOW_BYTES);
+        window[WINDOW_RUN] = run->number;
+    }
+    /* Bits of what is passed over are those of older sequences. */
+    for (; window[WINDOW_NEXT] <= sequence; window[WINDOW_NEXT]++) {
+        bit = window[WINDOW_NEXT] % WINDOW_SEQUENCES;
+        window[WINDOW_SEEN + bit / 64] &= ~((uint64_t)1 << bit % 64);
+    }
+    bit = sequence % WINDOW_SEQUENCES;
+    window[WINDOW_SEEN + bit / 64] |= (uint64_t)1 << bit % 64;
+    if (window[WINDOW_USED_MS] < (uint64_t)run->now_ms)
+        window[WINDOW_USED_MS] = (uint64_t)run->now_ms;
+    uint64_t *mark = window + WINDOW_FIRST_MARK + number % WINDOW_MARKS * 2;
+    if (mark[0] < number + 1) {
+        mark[0] = number + 1;
+        mark[1] = (uint64_t)phy_offset;
+    }
+    return 1;
+}
+
+/* Make every window what it was before the run. */
+static void take_back(struct run *run)
+{
+    for (size_t at = run->undo.size; at >= UNDO_BYTES; at -= UNDO_BYTES) {
+        const char *entry = run->undo.at + at - UNDO_BYTES;
+        uint64_t *window = window_of(run, (int64_t)get_be((const unsigned char *)entry, 8));
+        if (window != NULL)
+            memcpy(window, entry + 8, WINDOW_BYTES);
+    }
+    run->undo.size = 0;
+}
+
+static int encode_one(
+    struct run *run, struct queue *queue, const struct send *send, const struct properties *found, struct span body)
+{
+    int64_t sequence, phy_offset = run->phy_offset;
+    if (found->sequence.size == 0)
+        return encode_record(run, queue, send, found, body);
+    int is_fine = send->is_sequenced ? check_sequence(run, queue, found->sequence, &sequence) : 0;
+    if (is_fine > 0)
+        is_fine = encode_record(run, queue, send, found, body);
+    return is_fine > 0 && !note_sequence(run, queue, (uint64_t)sequence, phy_offset) ? -1 : is_fine;
 }
 
 /* -- a batch -------------------------------------------------------------------------------------------- */
@@ -1191,7 +1360,8 @@ static int read_stored(struct span text, struct properties *found)
     struct span rest = text, name, value;
     *found = (struct properties){.text = text, .own = {"", 0}};
     while (next_pair(&rest, &name, &value))
-        if (is_text(name, "TRAN_MSG") || !keep_word(name, value, found))
+        if (is_text(name, "TRAN_MSG") || !keep_word(name, value, found)
+            || (is_text(name, SEQUENCE_PROPERTY) && !keep_sequence(value, found)))
             return 0;
     /* With a zero at the end they would look truncated. */
     return text.size == 0 || text.at[text.size - 1] != 0;
@@ -1211,6 +1381,38 @@ static Py_ssize_t count_entries(struct span rest)
     return rest.size == 0 ? entries : 0;
 }
 
+/* Check the sequence of an entry, and keep it until the batch is encoded: 1, 0 if the batch needs the slow path, -1 with
+   an error set. All of a batch are of one producer, each higher than the one before, or the slow path decides. */
+static int add_sequence(struct run *run, struct queue *queue, const struct send *send, struct span text)
+{
+    const uint64_t *window = queue->window;
+    int64_t sequence, last = -1;
+    size_t size = run->sequences.size;
+    int is_fine = send->is_sequenced ? check_sequence(run, queue, text, &sequence) : 0;
+    if (is_fine <= 0)
+        return is_fine;
+    if (size)
+        memcpy(&last, run->sequences.at + size - 8, 8);
+    if (sequence <= last || (size && queue->window != window))
+        return 0;
+    char *out = reserve(&run->sequences, 8);
+    if (out == NULL)
+        return -1;
+    memcpy(out, &sequence, 8);
+    return 1;
+}
+
+static int note_sequences(struct run *run, struct queue *queue, int64_t phy_offset)
+{
+    for (size_t at = 0; at < run->sequences.size; at += 8) {
+        uint64_t sequence;
+        memcpy(&sequence, run->sequences.at + at, 8);
+        if (!note_sequence(run, queue, sequence, phy_offset))
+            return 0;
+    }
+    return 1;
+}
+
 /* One entry, whose length is right: 1, 0 if the batch needs the slow path, -1 with an error set. */
 static int encode_entry(
     struct run *run, struct queue *queue, struct send *send, const char *entry, int64_t *body_left)
@@ -1225,6 +1427,9 @@ static int encode_entry(
     if (text_size < 0 || size != MIN_BATCH_ENTRY_BYTES + body_size + text_size
         || !read_stored((struct span){body.at + body_size + PROPERTIES_LENGTH_BYTES, (Py_ssize_t)text_size}, &found))
         return 0;
+    int is_fine = found.sequence.size ? add_sequence(run, queue, send, found.sequence) : 1;
+    if (is_fine <= 0)
+        return is_fine;
     *body_left -= body_size;
     int64_t record = RECORD_BYTES + body_size + queue->topic_bytes.size + PROPERTIES_LENGTH_BYTES + text_size;
     return add_record(run, queue, send, &found, body, send->sys_flag & ~HOSTS_V6, record) ? 1 : -1;
@@ -1257,7 +1462,10 @@ static int encode_batch(struct run *run, struct queue *queue, struct send *send,
     const size_t units = queue->units.size, indexed = run->indexed.size;
     const Py_ssize_t messages = run->messages;
     char *const record = run->record;
+    run->sequences.size = 0;
     int is_encoded = encode_entries(run, queue, send, body.at, entries);
+    if (is_encoded > 0 && !note_sequences(run, queue, phy_offset))
+        return -1;
     if (!is_encoded) {
         run->phy_offset = phy_offset;
         run->record = record;
@@ -1307,7 +1515,8 @@ static int encode_send(struct run *run, const struct frame *frame)
     if (length < 0)
         return (int)length + 1;
     if (length + run->own.size > MAX_PROPERTIES_BYTES
-        || !read_properties((struct span){run->text.at, length}, run->own, &run->slow_path_names, &found))
+        || !read_properties((struct span){run->text.at, length}, run->own, &run->slow_path_names, &found)
+        || (send.is_batch && found.sequence.size))
         return PyErr_Occurred() ? -1 : 0;
     struct queue *queue = find_queue(run, send.queue_id);
     if (queue == NULL)
@@ -1404,8 +1613,8 @@ static PyObject *result_of(struct run *run, const struct end *end, PyObject *res
         || (grown = grown_queues(run)) == NULL)
         return NULL;
     return Py_BuildValue(
-        "((nnn)nONON)", end->groups, end->pieces, end->position, run->messages, run->records,
-        bytes_of(&run->indexed), responses, grown);
+        "((nnn)nONONN)", end->groups, end->pieces, end->position, run->messages, run->records,
+        bytes_of(&run->indexed), responses, grown, bytes_of(&run->undo));
 }
 
 static void clear(struct run *run)
@@ -1415,6 +1624,7 @@ static void clear(struct run *run)
     for (int i = 0; i < run->queue_count; i++) {
         Py_XDECREF(run->queues[i].queue);
         Py_XDECREF(run->queues[i].topic_part);
+        Py_XDECREF(run->queues[i].slots);
         PyMem_Free(run->queues[i].units.at);
     }
     Py_XDECREF(run->records);
@@ -1422,6 +1632,8 @@ static void clear(struct run *run)
     PyMem_Free(run->responses.at);
     PyMem_Free(run->text.at);
     PyMem_Free(run->phy_offsets.at);
+    PyMem_Free(run->sequences.at);
+    PyMem_Free(run->undo.at);
     PyMem_Free(run);
 }
 
@@ -1470,38 +1682,43 @@ static int encode_groups(struct run *run, PyObject *groups, struct end *end, PyO
 }
 
 PyDoc_STRVAR(encode_sends_doc,
-"encode_sends(groups, setup, targets, configs, broker_config, topics,\n"
+"encode_sends(groups, setup, targets, configs, broker_config, topics, sequences,\n"
 "             phy_offset, last_phy_offset, now_ms, max_body, max_record)\n"
 "\n"
 "A group has the pieces that a connection has sent, and its host; a piece is (data, start, end): complete\n"
 "frames. Encodes the sends up to the first that needs the slow path, as records for the log from `phy_offset`\n"
 "on. Returns their end (number of groups, of pieces of the next group, position in the next piece), the number\n"
 "of messages, the records, the index entries, the responses for each group that was read and, for each queue\n"
-"with new messages, (queue, its next offset before, units). None if the first send needs the slow path.\n"
+"with new messages, (queue, its next offset before, units); and, of idempotent producers, slots whose windows\n"
+"were changed, each with what the window was before. None if the first send needs the slow path.\n"
 "An index entry: hash of a key (4 bytes), phy_offset and store time of the record (8 each).\n"
 "setup: (properties that the broker adds, names of properties that need the slow path, templates of responses,\n"
 "store_host, new_queue). The templates: JSON without and with an id, binary without and with an id.\n"
-"new_queue(topic, queue_id): creates or prepares a queue without messages; None if it cannot be used.");
+"new_queue(topic, queue_id): creates or prepares a queue without messages; None if it cannot be used.\n"
+"sequences: (slots of producers by topic, queue id and identity, blocks of windows, number of the run). The\n"
+"windows are changed in place, and what they were is returned; if an error is raised, they are unchanged.");
 
 static PyObject *encode_sends(PyObject *module, PyObject *args)
 {
     PyObject *groups, *own, *templates[2][2], *store_host, *result = NULL;
-    long long phy_offset, last_phy_offset, now_ms, max_body, max_record;
+    long long phy_offset, last_phy_offset, now_ms, max_body, max_record, number;
     (void)module;
     struct run *run = new_run();
     if (run == NULL)
         return NULL;
     if (!PyArg_ParseTuple(
-            args, "O!(SO!(SSSS)SO)O!O!OO!LLLLL", &PyList_Type, &groups, &own, &PyTuple_Type,
+            args, "O!(SO!(SSSS)SO)O!O!OO!(O!O!L)LLLLL", &PyList_Type, &groups, &own, &PyTuple_Type,
             &run->slow_path_names.source, &templates[JSON][0], &templates[JSON][1], &templates[BINARY][0], &templates[BINARY][1], &store_host,
             &run->new_queue, &PyDict_Type, &run->targets, &PyDict_Type, &run->configs,
-            &run->broker_config, &PyDict_Type, &run->topics, &phy_offset, &last_phy_offset, &now_ms, &max_body,
+            &run->broker_config, &PyDict_Type, &run->topics, &PyDict_Type, &run->slots, &PyList_Type, &run->blocks,
+            &number, &phy_offset, &last_phy_offset, &now_ms, &max_body,
             &max_record)) {
         clear(run);
         return NULL;
     }
     run->own = span_of(own);
     run->store_host = span_of(store_host);
+    run->number = (uint64_t)number;
     run->phy_offset = phy_offset;
     run->last_phy_offset = last_phy_offset;
     run->now_ms = now_ms;
@@ -1514,6 +1731,8 @@ static PyObject *encode_sends(PyObject *module, PyObject *args)
         struct end end = {0, 0, 0};
         if (encode_groups(run, groups, &end, responses) >= 0)
             result = run->messages ? result_of(run, &end, responses) : Py_NewRef(Py_None);
+        if (result == NULL)
+            take_back(run);
     }
     Py_XDECREF(responses);
     clear(run);
@@ -1672,6 +1891,8 @@ static int64_t read_record(struct run *run, struct span rest, struct span slow_p
     for (pairs = parts.properties; next_pair(&pairs, &name, &value);)
         if (!keep_word(name, value, &found))
             return 0;
+        else if (is_text(name, SEQUENCE_PROPERTY))
+            found.sequence = value;
     int is_whole = has_whole_body(record, &parts);
     if (is_whole <= 0)
         return is_whole;
@@ -1681,6 +1902,7 @@ static int64_t read_record(struct run *run, struct span rest, struct span slow_p
     run->now_ms = parts.store_timestamp;
     if (!add_unit(run, queue, size, tags_code(&found)) || !add_index_keys(run, queue, &found))
         return -1;
+    run->has_sequences |= found.sequence.size > 0;
     queue->next++;
     return size;
 }
@@ -1710,7 +1932,7 @@ PyDoc_STRVAR(read_records_doc,
 "incomplete, is not one, or has to be read by Python: of `slow_path_topic`, without a place in a queue, not in\n"
 "the order of its queue, with a long topic, or with an unusual name or properties. Returns their end in the log,\n"
 "the store time of the last, their index entries (as encode_sends) and, for each queue, (topic, queue id, first\n"
-"queue_offset, units). None if that is the first record.");
+"queue_offset, units), and whether one of them has a sequence. None if that is the first record.");
 
 static PyObject *read_records(PyObject *module, PyObject *args)
 {
@@ -1736,8 +1958,8 @@ static PyObject *read_records(PyObject *module, PyObject *args)
             result = run->phy_offset == phy_offset
                          ? Py_NewRef(Py_None)
                          : Py_BuildValue(
-                               "(LLNN)", (long long)run->phy_offset, (long long)run->now_ms, bytes_of(&run->indexed),
-                               read_queues(run));
+                               "(LLNNN)", (long long)run->phy_offset, (long long)run->now_ms, bytes_of(&run->indexed),
+                               read_queues(run), PyBool_FromLong(run->has_sequences));
         clear(run);
     }
     PyBuffer_Release(&data);
@@ -1848,6 +2070,7 @@ PyMODINIT_FUNC PyInit__kernel(void)
     name_topic = PyUnicode_InternFromString("topic");
     name_topic_part = PyUnicode_InternFromString("topic_part");
     name_magic = PyUnicode_InternFromString("magic");
+    name_queue_id = PyUnicode_InternFromString("queue_id");
     PyObject *module = PyModule_Create(&definition);
     if (PyErr_Occurred() || PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0) {
         Py_XDECREF(module);

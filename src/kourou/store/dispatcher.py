@@ -94,7 +94,7 @@ class Dispatcher:
     def dispatch_read(self, records: ReadRecords, phy_offset: int) -> list[ConsumeQueue]:
         """Take the records from `phy_offset` on, which is not below `known_phy_offset`, as the kernel has
         read them; returns the queues that grew. DamageError as `dispatch`, before the index has any."""
-        end_phy_offset, store_timestamp, hashed_keys, read_queues = records
+        end_phy_offset, store_timestamp, hashed_keys, read_queues, _ = records
         grown = []
         for topic, queue_id, queue_offset, units in read_queues:
             queue = self._queues.get(topic, queue_id)

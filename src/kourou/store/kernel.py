@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MODULE: Final = "kourou.store._kernel"
 VARIABLE: Final = "KOUROU_KERNEL"
 """The environment variable that switches the kernel off when it is 0; `setup.py` reads it too."""
-_INTERFACE: Final = 9
+_INTERFACE: Final = 10
 _BUILD: Final = (
     "install a C compiler and Python's headers (Debian, Ubuntu: gcc, libc6-dev, python3-dev), then run "
     "pip install --force-reinstall --no-deps . in Kourou's source folder (make kernel for its .venv)"
@@ -38,15 +38,17 @@ SentPiece: TypeAlias = tuple[bytes, int, int]
 """Bytes, and the start and end of the complete frames in them."""
 SendsEnd: TypeAlias = tuple[int, int, int]
 """The end of the encoded sends: number of groups, of pieces of the next group, position in the next piece."""
-EncodedSends: TypeAlias = "tuple[SendsEnd, int, bytearray, bytes, list[bytes], list[GrownQueue]]"
+EncodedSends: TypeAlias = "tuple[SendsEnd, int, bytearray, bytes, list[bytes], list[GrownQueue], bytes]"
 """Their end, the number of messages, their records, the index entries (rows of `HASHED_KEYS`), the responses
-for each connection, and the queues with new messages."""
+for each connection, the queues with new messages, and the windows of sequences as they were before."""
+SequenceState: TypeAlias = tuple[Mapping[str, Mapping[int, Mapping[str, int]]], list[bytearray], int]
+"""The slots of a ProducerTable, the blocks of its windows, and the number of the run."""
 
 ReadQueue: TypeAlias = tuple[str, int, int, bytes]
 """Topic, queue id, the first queue_offset, and units from there on."""
-ReadRecords: TypeAlias = tuple[int, int, bytes, list[ReadQueue]]
+ReadRecords: TypeAlias = tuple[int, int, bytes, list[ReadQueue], bool]
 """The end of the records in the log, the store time of the last, the index entries (rows of `HASHED_KEYS`),
-and the queues they belong to."""
+the queues they belong to, and whether one of them has a sequence of an idempotent producer."""
 
 
 class Kernel(Protocol):
@@ -64,6 +66,7 @@ class Kernel(Protocol):
         configs: Mapping[str, Any],
         broker_config: Any,
         topics: Mapping[str, Any],
+        sequences: SequenceState,
         phy_offset: int,
         last_phy_offset: int,
         now_ms: int,

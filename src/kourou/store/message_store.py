@@ -34,6 +34,7 @@ from kourou.store.log.log_appender import LogAppender
 from kourou.store.log.log_watch import LogWatch
 from kourou.store.log.put_batch import PutBatch, PutFailedError
 from kourou.store.log.put_status import PutStatus
+from kourou.store.producers.producer_log import ProducerLog
 from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.store.queue.consume_queues import ConsumeQueues
 from kourou.store.read.get_message import MessageReader, RecordFilter, TagsFilter
@@ -111,9 +112,17 @@ class MessageStore:
             kernel=kernel,
         )
         self.lookup = MessageLookup(self.log, self.queues, self.index)
+        self.producers = ProducerLog(files, config.config_folder, self.log)
         self.watch = LogWatch(files, config.root, lock, self.log, self.appender, self.queues)
         self._flush = StoreFlush(
-            self.log, self.appender, self.dispatcher, self.queues, self.index, self.checkpoint, self.watch
+            self.log,
+            self.appender,
+            self.dispatcher,
+            self.queues,
+            self.index,
+            self.producers,
+            self.checkpoint,
+            self.watch,
         )
         self.report = RecoveryReport(clean_exit=True)
         self.damages = KnownDamages(files, config.root / "quarantine")
@@ -192,7 +201,9 @@ class MessageStore:
     def replica_log(self) -> ReplicaLog:
         """This store as the copy of another: from here on nothing else may be appended to it."""
         columns = ColumnsDispatcher(self.dispatcher, self.queues, self.index)
-        return ReplicaLog(self.log, self.dispatcher, columns, self.config.delay_levels, self._kernel)
+        return ReplicaLog(
+            self.log, self.dispatcher, columns, self.producers, self.config.delay_levels, self._kernel
+        )
 
     # -- durability ------------------------------------------------------------------------------
 
@@ -301,7 +312,13 @@ class MessageStore:
 
     def write_cycle(self) -> PutBatch | None:
         """Write what is pending: in the page cache on return. PutFailedError: nothing is stored."""
-        return self.appender.write_cycle()
+        try:
+            batch = self.appender.write_cycle()
+        except PutFailedError:
+            self.producers.not_written()
+            raise
+        self.producers.written()
+        return batch
 
     def publish(self, batch: PutBatch) -> Iterable[ConsumeQueue]:
         """Let readers see a batch; returns the queues that grew."""

@@ -57,6 +57,11 @@ class MessageStoreConfig:
         return self.consume_queue_folder or self.root / "consumequeue"
 
     @property
+    def config_folder(self) -> Path:
+        """The folder of tables that change slowly."""
+        return self.root / "config"
+
+    @property
     def indexes(self) -> Path:
         """The folder of the IndexFiles."""
         return self.index_folder or self.root / "index"

@@ -17,6 +17,7 @@ from kourou.store.log.commit_log import CommitLog
 from kourou.store.log.log_appender import LogAppender
 from kourou.store.log.log_file import LOSS_CURE
 from kourou.store.log.log_watch import LogWatch
+from kourou.store.producers.producer_log import ProducerLog
 from kourou.store.queue.consume_queues import LEAST_FLUSH_BYTES, ConsumeQueues
 from kourou.store.recovery.checkpoint import StoreCheckpoint
 from kourou.store.steps import Steps, run_steps
@@ -34,6 +35,7 @@ class StoreFlush:
         dispatcher: Dispatcher,
         queues: ConsumeQueues,
         index: IndexService | None,
+        producers: ProducerLog,
         checkpoint: StoreCheckpoint,
         watch: LogWatch,
     ) -> None:
@@ -42,6 +44,7 @@ class StoreFlush:
         self._dispatcher = dispatcher
         self._queues = queues
         self._index = index
+        self._producers = producers
         self._checkpoint = checkpoint
         self._watch = watch
 
@@ -114,6 +117,8 @@ class StoreFlush:
         yield flush_round.sync
         index_end = yield from self._index_steps()
         yield from self._queues.snapshot_steps(queued)
+        if (snapshot := self._producers.snapshot()) is not None:
+            yield from self._producers.save_steps(snapshot, self.flush_steps)
         checkpoint = self._checkpoint
         checkpoint.logics_physical_offset = queued
         if timestamp:

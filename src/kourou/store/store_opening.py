@@ -68,6 +68,7 @@ class StoreOpening:
                 store.log.max_phy_offset,
             )
         report = self._recover(scanner, start)
+        store.producers.load(scanner, start.phy_offset)
         store.queues.verify_by(self._verifier())
         if store.index is not None:
             levels = store.config.delay_levels

@@ -151,7 +151,7 @@ class FedBroker:
         encoded = bulk._encode([(self.connect()[0], [(data, 0, len(data))])], ROOM)
         bulk._setup = setup
         assert encoded is not None
-        return encoded[-1]
+        return encoded[5]
 
     def feed(self, reads: Sequence[bytes | Sequence[bytes]]) -> list[bytes]:
         """What it answers to each of them, all within one pass, each on a connection of its own. One that

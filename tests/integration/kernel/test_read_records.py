@@ -10,6 +10,8 @@ import pytest
 
 from kourou.errors import ProtocolError
 from kourou.protocol.layout import INDEX_KEY, MAX_TOPIC_BYTES_V1, RECORD
+from kourou.protocol.producer_sequence import SEQUENCE_PROPERTY
+from kourou.protocol.record import decode_record
 from kourou.store.delay_levels import SCHEDULE_TOPIC
 from kourou.store.index.index_hash import key_hash
 from kourou.store.kernel import ReadRecords
@@ -44,6 +46,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> bytes:
         store = kit.open()
         for born_host in (bytes(8), bytes(20)):
             put(store, b"body" * 20, "orders", 3, properties=properties, born_host=born_host)
+            properties += "__KOUROU_SEQ\x01@loader-7:0:41\x02"
         return store.log.read(0, store.log.max_phy_offset) or b""
 
 
@@ -62,7 +65,14 @@ class CountedKernel:
 
 def replica_of(store: MessageStore, kernel: CountedKernel) -> ReplicaLog:
     columns = ColumnsDispatcher(store.dispatcher, store.queues, store.index)
-    return ReplicaLog(store.log, store.dispatcher, columns, store.config.delay_levels, kernel)  # type: ignore[arg-type]
+    return ReplicaLog(
+        store.log,
+        store.dispatcher,
+        columns,
+        store.producers,
+        store.config.delay_levels,
+        kernel,  # type: ignore[arg-type]
+    )
 
 
 @pytest.mark.parametrize("max_bytes", [100, 3_000, 40_000])
@@ -127,7 +137,7 @@ def test_a_number_that_no_queue_has_is_reported(kits: tuple[StoreKit, StoreKit],
 
 def as_python_reads(raw: bytes, phy_offset: int) -> ReadRecords | None:
     """The same by `read_dispatch_request`."""
-    at, hashed, timestamp = 0, b"", 0
+    at, hashed, timestamp, has_sequences = 0, b"", 0, False
     queues: dict[tuple[str, int], tuple[int, bytes]] = {}
     while at < len(raw):
         try:
@@ -144,8 +154,11 @@ def as_python_reads(raw: bytes, phy_offset: int) -> ReadRecords | None:
         timestamp = found.store_timestamp
         for key in found.keys:
             hashed += _index_key.pack(key_hash(found.topic, key), found.phy_offset, timestamp)
+        has_sequences |= bool(decode_record(raw, at).get_property(SEQUENCE_PROPERTY))
         at += found.size
-    return (phy_offset + at, timestamp, hashed, [(*key, *of) for key, of in queues.items()]) if at else None
+    if not at:
+        return None
+    return phy_offset + at, timestamp, hashed, [(*key, *of) for key, of in queues.items()], has_sequences
 
 
 def test_records_are_read_as_python_reads_them(kernel: ModuleType, records: bytes) -> None:

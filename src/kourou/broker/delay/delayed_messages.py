@@ -129,6 +129,14 @@ class DelayedMessages:
         message.topic, message.queue_id = TIMER_TOPIC, 0
 
 
+def waiting_queues(properties: str, delay_levels: tuple[int, ...]) -> tuple[tuple[str, int], ...]:
+    """Topic and queue_id where a message with these properties may wait, or have waited."""
+    (level_text,) = _scan_level(properties)
+    if level_text is not None and level_text.isdecimal() and int(level_text) > 0:
+        return ((RMQ_SYS_SCHEDULE_TOPIC, min(int(level_text), len(delay_levels)) - 1),)
+    return ((TIMER_TOPIC, 0),) if "TIMER_" in properties else ()
+
+
 def wait_for_level(message: InnerMessage, level: int, levels: int) -> None:
     """Send `message` to the queue of its level, of which there are so many: none is above the last."""
     level = min(level, levels)

@@ -19,6 +19,7 @@ from kourou.errors import ProtocolError
 from kourou.protocol.layout import BLANK, BLANK_MAGIC_CODE, MESSAGE_MAGIC_CODES, MIN_RECORD_BYTES, Buffer
 from kourou.protocol.message import MessageExt
 from kourou.protocol.names import RMQ_SYS_SCHEDULE_TOPIC, RMQ_SYS_TRANS_HALF_TOPIC, TIMER_TOPIC
+from kourou.protocol.producer_sequence import raw_without_sequence
 from kourou.protocol.properties import MessageConst, PropertyScanner, property_start
 from kourou.protocol.record import decode_record
 from kourou.protocol.record_fields import record_mark, record_prepared_offset
@@ -211,7 +212,7 @@ class Deliveries:
             self._put(
                 self._queue(target.topic, target.queue_id),
                 record.stored_body,
-                record.raw_properties if properties is None else properties,
+                raw_without_sequence(record.raw_properties if properties is None else properties),
                 tags_code(target.tags),
                 index_keys(target.uniq_key, target.keys),
                 record.born_timestamp,

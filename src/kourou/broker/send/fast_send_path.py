@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kourou.broker.storage.commit_cycle import CommitCycle
     from kourou.broker.tables.topics import TopicConfigManager
     from kourou.store.log.log_appender import LogAppender
+    from kourou.store.producers.producer_table import ProducerTable
     from kourou.store.queue.consume_queues import ConsumeQueues
     from kourou.transport.cycles import Cycles
 
@@ -68,6 +69,7 @@ class FastSendPath:
         commit_cycle: CommitCycle,
         appender: LogAppender,
         queues: ConsumeQueues,
+        producers: ProducerTable,
         targets: Mapping[str, Any],
         own_properties: bytes,
         answer: SendAnswer,
@@ -79,6 +81,8 @@ class FastSendPath:
         self._cycles = cycles
         self._appender = appender
         self._queues = queues
+        self._producers = producers
+        self._windows = producers.windows
         self._sends_end = kernel.sends_end
         self._encode_sends = kernel.encode_sends
         self._targets = targets
@@ -169,7 +173,9 @@ class FastSendPath:
         encoded = self._encode(senders, room)
         if encoded is None:
             return _BEGIN
-        end, messages, records, hashed_keys, answers, grown = encoded
+        end, messages, records, hashed_keys, answers, grown, undo = encoded
+        if undo:
+            self._windows.keep_undo(undo)
         # What was sent is not kept for as long as senders wait for a sync.
         told = [(connection, own) for (connection, _), own in zip(senders, answers, strict=False) if own]
         appender.put_run(
@@ -186,6 +192,7 @@ class FastSendPath:
                 self._topic_configs,
                 self._admission.ruling,
                 self._queues.by_topic,
+                (self._producers.slots, self._windows.blocks, self._windows.begin_run()),
                 *room,
             )
         except Exception:

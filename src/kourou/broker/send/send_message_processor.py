@@ -15,11 +15,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.connection_state import record_born_host
-from kourou.broker.delay.delayed_messages import is_delayed
+from kourou.broker.delay.delayed_messages import is_delayed, waiting_queues
 from kourou.broker.delay.timer_processor import recall_handle
 from kourou.broker.send.send_answer import SendAnswer
 from kourou.broker.send.send_targets import SendHeader, SendTarget, SendTargets, send_context
 from kourou.broker.send.sent_properties import PropertyRewriter, SentProperties
+from kourou.broker.sequences.originals import Place
+from kourou.broker.sequences.sequence_gate import SequenceGate
+from kourou.broker.sequences.sequenced_batch import SequencedBatch, unsequenced
 from kourou.broker.storage.commit_cycle import MAX_CYCLE_BYTES
 from kourou.broker.storage.inner_message import InnerMessage, MessageWriter
 from kourou.broker.transactions.half_message_states import CachedHalfMessage, HalfMessageCache
@@ -30,20 +33,24 @@ from kourou.broker.transactions.half_messages import (
     half_properties,
     half_sys_flag,
     is_half,
+    may_be_delayed,
 )
 from kourou.errors import RequestError
-from kourou.protocol.batch import split_batch
+from kourou.protocol.batch import BatchEntry, split_batch
 from kourou.protocol.bodies.topics import TopicConfig
 from kourou.protocol.codes import CommandFlag, RequestCode, ResponseCode
 from kourou.protocol.ext_fields import decode_ext
 from kourou.protocol.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from kourou.protocol.message import MessageExt
 from kourou.protocol.names import (
     RMQ_SYS_TRANS_HALF_TOPIC,
     TOPIC_MAX_LENGTH,
     is_retry_topic,
 )
-from kourou.protocol.properties import properties_from_bytes
+from kourou.protocol.producer_sequence import RAW_SEQUENCE_START, SEQUENCE_PROPERTY, without_sequence
+from kourou.protocol.properties import get_property, properties_from_bytes
 from kourou.store.log.put_status import PutStatus
+from kourou.transport.dispatcher import run_request
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:
@@ -52,6 +59,7 @@ if TYPE_CHECKING:
     from kourou.store.log.log_appender import LogAppender
     from kourou.store.queue.consume_queues import ConsumeQueues
     from kourou.transport.cycles import Cycles
+    from kourou.transport.tasks import TaskOwner
 
 _ONEWAY: Final = CommandFlag.ONEWAY.value
 
@@ -170,9 +178,15 @@ class SendMessageProcessor(SendHandler):
         writer: MessageWriter,
         answer: SendAnswer,
         half_cache: HalfMessageCache,
+        sequences: SequenceGate,
+        delay_levels: tuple[int, ...],
+        requests: TaskOwner,
         events: EventCounters,
     ) -> None:
         super().__init__(config, targets, properties, new_uniq_key)
+        self._sequences = sequences
+        self._delay_levels = delay_levels
+        self._requests = requests
         self._address = address
         self._cycles = cycles
         self._appender = appender
@@ -204,10 +218,21 @@ class SendMessageProcessor(SendHandler):
         properties: str,
     ) -> None:
         sent = self._properties.read(properties, self._new_uniq_key)
-        stored, uniq_key, tags_code, keys, waits, is_special = sent
-        if is_special:
+        if sent[-1]:
             self._put_special(request, header, target, topic, queue_id, properties, sent)
-            return
+        else:
+            self._put_plain(request, header, target, topic, queue_id, sent)
+
+    def _put_plain(
+        self,
+        request: Request,
+        header: SendHeader,
+        target: SendTarget,
+        topic: str,
+        queue_id: int,
+        sent: SentProperties,
+    ) -> None:
+        stored, uniq_key, tags_code, keys, waits, _ = sent
         connection = request.connection
         pending_bytes = self._put(
             self._queue(topic, queue_id),
@@ -228,6 +253,70 @@ class SendMessageProcessor(SendHandler):
             self._cycles.renew()
 
     def _put_special(
+        self,
+        request: Request,
+        header: SendHeader,
+        target: SendTarget,
+        topic: str,
+        queue_id: int,
+        properties: str,
+        sent: SentProperties,
+    ) -> None:
+        """Store a message that may have a delay, or a sequence, or be the half of a transaction."""
+        value = get_property(properties, SEQUENCE_PROPERTY) if SEQUENCE_PROPERTY in properties else None
+        if value is None:
+            self._put_unplain(request, header, target, topic, queue_id, properties, sent)
+        elif header.kourou_sequenced and not is_retry_topic(topic):
+            self._put_sequenced(request, header, target, topic, queue_id, properties, sent, value)
+        else:
+            # One that was forwarded with all its properties: it is not the producer's.
+            self._put_one(request, header, target, topic, queue_id, without_sequence(properties))
+
+    def _put_sequenced(
+        self,
+        request: Request,
+        header: SendHeader,
+        target: SendTarget,
+        topic: str,
+        queue_id: int,
+        properties: str,
+        sent: SentProperties,
+        value: str,
+    ) -> None:
+        if header.queue_id < 0:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                "the message is illegal: one of an idempotent producer must name its queue",
+            )
+        put = partial(self._put_plain, request, header, target, topic, queue_id, sent)
+        stored_in: tuple[tuple[str, int], ...] = ((topic, queue_id),)
+        if is_half(header, properties) or may_be_delayed(properties):
+            put = partial(self._put_unplain, request, header, target, topic, queue_id, properties, sent)
+            stored_in = self._stored_in(header, topic, queue_id, properties)
+        place = Place(topic, queue_id, stored_in)
+        self._sequences.put_once(request, value, place, put, partial(self._answer_repeat, request, queue_id))
+
+    def _stored_in(
+        self, header: SendHeader, topic: str, queue_id: int, properties: str
+    ) -> tuple[tuple[str, int], ...]:
+        """The queues in which a message with these properties may lie."""
+        if is_half(header, properties):
+            return ((RMQ_SYS_TRANS_HALF_TOPIC, 0),)
+        return (*waiting_queues(properties, self._delay_levels), (topic, queue_id))
+
+    def _answer_repeat(self, request: Request, queue_id: int, original: MessageExt) -> None:
+        handle = recall_handle(InnerMessage.of(original), self._config.current.broker_name)
+        self._answer.stored_many(
+            request,
+            queue_id,
+            original.msg_id,
+            PutStatus.PUT_OK,
+            [original.phy_offset],
+            original.queue_offset,
+            recall_handle=handle,
+        )
+
+    def _put_unplain(
         self,
         request: Request,
         header: SendHeader,
@@ -353,19 +442,69 @@ class SendMessageProcessor(SendHandler):
                 ResponseCode.MESSAGE_ILLEGAL, "the message is illegal: a batch cannot be delayed, send singly"
             )
         connection = request.connection
-        done = partial(self._answered_batch, request, queue_id, uniq_key)
-        self._appender.put_many(
+        put = partial(
+            self._appender.put_many,
             self._queue(topic, queue_id),
-            split_batch(request.body),
             born_timestamp=header.born_timestamp,
             born_host=connection.state.born_host or record_born_host(connection),
             sys_flag=header.sys_flag,
             reconsume_times=header.reconsume_times,
-            done=done,
             wait=waits,
         )
+        entries = split_batch(request.body)
+        if RAW_SEQUENCE_START in request.body and header.kourou_sequenced:
+            self._put_sequenced_batch(request, topic, queue_id, uniq_key, entries, put)
+        else:
+            if RAW_SEQUENCE_START in request.body:
+                entries = unsequenced(entries)
+            put(entries, done=partial(self._answered_batch, request, queue_id, uniq_key))
         if self._appender.pending_bytes > MAX_CYCLE_BYTES:
             self._cycles.renew()
+
+    def _put_sequenced_batch(
+        self,
+        request: Request,
+        topic: str,
+        queue_id: int,
+        uniq_key: str,
+        entries: list[BatchEntry],
+        put: Callable[..., None],
+    ) -> None:
+        batch = SequencedBatch(self._sequences, entries, topic, queue_id)
+        done = partial(self._stored_sequenced, request, queue_id, uniq_key, batch)
+        batch.put_new(lambda new: put(new, done=done))
+        if not batch.new_entries:
+            run_request(
+                self._requests, request, self._answer_sequenced(request, queue_id, uniq_key, batch, (), 0)
+            )
+
+    def _stored_sequenced(
+        self,
+        request: Request,
+        queue_id: int,
+        uniq_key: str,
+        batch: SequencedBatch,
+        status: PutStatus,
+        phy_offsets: Sequence[int],
+        queue_offset: int,
+    ) -> None:
+        if status is not PutStatus.PUT_OK or not batch.has_repeats:
+            self._answered_batch(request, queue_id, uniq_key, status, phy_offsets, queue_offset)
+        else:
+            answer = self._answer_sequenced(request, queue_id, uniq_key, batch, phy_offsets, queue_offset)
+            run_request(self._requests, request, answer)
+
+    async def _answer_sequenced(
+        self,
+        request: Request,
+        queue_id: int,
+        uniq_key: str,
+        batch: SequencedBatch,
+        phy_offsets: Sequence[int],
+        queue_offset: int,
+    ) -> None:
+        all_phy_offsets, first = await batch.outcome(phy_offsets, queue_offset)
+        self._answered_batch(request, queue_id, uniq_key, PutStatus.PUT_OK, all_phy_offsets, first)
 
     def _answered_batch(
         self,

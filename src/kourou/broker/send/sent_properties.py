@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from kourou.protocol.layout import MAX_PROPERTIES_BYTES, NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
+from kourou.protocol.producer_sequence import SEQUENCE_PROPERTY
 from kourou.protocol.properties import (
     MessageConst,
     encode_properties,
@@ -50,9 +51,10 @@ _SPECIAL: Final = frozenset(
         MessageConst.PROPERTY_TRANSACTION_PREPARED,
     }
 )
-_NOTED: Final = _OURS | _SPECIAL
-SLOW_PATH_PROPERTIES: Final = tuple(sorted(name.encode() for name in _NOTED))
-"""A message with one of these needs more than to be stored."""
+SLOW_PATH_PROPERTIES: Final = tuple(sorted(name.encode() for name in _OURS | _SPECIAL))
+"""A message with one of these needs more than to be stored. (Of sequences the kernel knows itself.)"""
+_CHANGING: Final = _SPECIAL | {SEQUENCE_PROPERTY}
+_NOTED: Final = _OURS | _CHANGING
 
 
 class PropertyRewriter:
@@ -100,7 +102,7 @@ class PropertyRewriter:
             tags_code(tags) if tags and len(tags) <= MAX_PROPERTIES_BYTES else 0,
             index_keys(uniq_key, keys),
             waits,
-            noted is not None and not noted.isdisjoint(_SPECIAL),
+            noted is not None and not noted.isdisjoint(_CHANGING),
         )
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
 from kourou.protocol.message import MessageExt
+from kourou.protocol.producer_sequence import without_sequence
 from kourou.protocol.properties import (
     MessageConst,
     PropertyScanner,
@@ -63,12 +64,13 @@ class InnerMessage:
 
     @classmethod
     def of(cls, record: MessageExt) -> Self:
-        """The same message again, made from no other record."""
+        """The same message again, made from no other record, and no repeat of it: without the sequence of its
+        producer."""
         return cls(
             record.topic,
             record.queue_id,
             record.stored_body,
-            properties_from_bytes(record.raw_properties),
+            without_sequence(properties_from_bytes(record.raw_properties)),
             record.born_timestamp,
             record.raw_born_host,
             record.sys_flag,

@@ -23,6 +23,7 @@ from kourou.protocol.codes import MessageSysFlag, ResponseCode
 from kourou.protocol.layout import MAX_PROPERTIES_BYTES
 from kourou.protocol.message import MessageExt
 from kourou.protocol.names import RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC, RMQ_SYS_TRANS_HALF_TOPIC, is_retry_topic
+from kourou.protocol.producer_sequence import raw_without_sequence
 from kourou.protocol.properties import (
     MessageConst,
     PropertyScanner,
@@ -215,7 +216,7 @@ def committed_properties(properties: str) -> str:
 
 def committed_recent(properties: bytes) -> bytes:
     """The same for what `half_properties` made, where these are the last."""
-    return properties[: properties.rindex(_RAW_REAL_TOPIC)]
+    return raw_without_sequence(properties[: properties.rindex(_RAW_REAL_TOPIC)])
 
 
 def copy_of(half: MessageExt, *, is_checked: bool) -> InnerMessage:

@@ -106,6 +106,11 @@ class LogAppender:
         """What is gathered and not written: the bound of a commit cycle."""
         return self._batch.size_bytes if self._batch is not None else 0
 
+    @property
+    def end_phy_offset(self) -> int:
+        """The end of what is written or pending: the next record goes there, or into the next file."""
+        return self._batch.end_phy_offset if self._batch is not None else self._log.max_phy_offset
+
     # -- refusing --------------------------------------------------------------------------------
 
     def fence(self, reason: str, cure: str | None = None) -> None:

@@ -7,8 +7,8 @@ kernel can use them in place:
     used_ms     when a message was last stored
     run         the last run that changed the window
     seen[16]    a bit for each of the last 1,024 sequences, at sequence % 1,024
-    marks[3]    for sequences in ranges of 512: 1 + the range, and a phy_offset at or before the first record of
-                that range; two words each
+    marks[3]    for sequences in ranges of 512: 1 + the range, and a phy_offset at or before the first record
+                of that range; two words each
 
 Words are those of the machine: on disk they are little-endian (producer_snapshot.py).
 The marks bound the search for the original of a repeated message: it lies at or behind its range's mark.
@@ -23,19 +23,22 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from kourou.protocol.producer_sequence import MAX_IN_FLIGHT
+from kourou.protocol import layout
+from kourou.protocol.layout import WINDOW_FIRST_MARK as _MARKS
+from kourou.protocol.layout import WINDOW_NEXT as _NEXT
+from kourou.protocol.layout import WINDOW_RUN as _RUN
+from kourou.protocol.layout import WINDOW_SEEN as _SEEN
+from kourou.protocol.layout import WINDOW_USED_MS as _USED_MS
 
-WINDOW: Final = MAX_IN_FLIGHT
+WINDOW: Final = layout.WINDOW_SEQUENCES
 """Sequences that are remembered."""
-MARK_RANGE: Final = 512
-MARKS: Final = WINDOW // MARK_RANGE + 1
+MARK_RANGE: Final = layout.WINDOW_MARK_RANGE
+MARKS: Final = layout.WINDOW_MARKS
 _WORD_BITS: Final = 64
 _SEEN_WORDS: Final = WINDOW // _WORD_BITS
-_NEXT, _USED_MS, _RUN, _SEEN = range(4)
-_MARKS: Final = _SEEN + _SEEN_WORDS
-SLOT_WORDS: Final = _MARKS + 2 * MARKS
+SLOT_WORDS: Final = layout.WINDOW_WORDS
 SLOT_BYTES: Final = SLOT_WORDS * 8
-BLOCK_SLOTS: Final = 256
+BLOCK_SLOTS: Final = layout.WINDOW_BLOCK_SLOTS
 BLOCK_BYTES: Final = BLOCK_SLOTS * SLOT_BYTES
 _EMPTY_SLOT: Final = bytes(SLOT_BYTES)
 
@@ -99,9 +102,22 @@ class SequenceWindows:
 
     # -- commit cycles ---------------------------------------------------------------------------
 
-    def begin_run(self) -> None:
-        """What is noted from now on can be taken back up to here."""
+    def begin_run(self) -> int:
+        """A new run, which the kernel can take back by itself; its number."""
         self.run += 1
+        return self.run
+
+    def keep_undo(self, undo: bytes) -> None:
+        """Keep what windows were before a run of the kernel: slots and contents, one after the other."""
+        for at in range(0, len(undo), 8 + SLOT_BYTES):
+            slot = int.from_bytes(undo[at : at + 8], "big")
+            self.undo.append((slot, undo[at + 8 : at + 8 + SLOT_BYTES]))
+
+    def rewind(self, undo_count: int) -> None:
+        """Take back what was noted since `undo` had so many entries, when the last run began."""
+        for slot, contents in reversed(self.undo[undo_count:]):
+            self._set(slot, contents)
+        del self.undo[undo_count:]
 
     def keep(self) -> None:
         """All that was noted is written."""
@@ -110,8 +126,7 @@ class SequenceWindows:
 
     def take_back(self) -> None:
         """Nothing that was noted since the last `keep` is written: every window is what it was."""
-        for slot, contents in reversed(self.undo):
-            self._set(slot, contents)
+        self.rewind(0)
         self.keep()
 
     # -- one window ------------------------------------------------------------------------------

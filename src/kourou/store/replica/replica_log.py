@@ -26,6 +26,8 @@ from kourou.store.log.commit_log import CommitLog
 from kourou.store.log.dispatch_request import Blank, read_dispatch_request
 from kourou.store.log.log_snapshot import MAX_RECORD_BYTES
 from kourou.store.log.record_columns import Stop, read_piece
+from kourou.store.producers.log_notes import note_records
+from kourou.store.producers.producer_log import ProducerLog
 from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.store.recovery.columns_dispatcher import ColumnsDispatcher
 
@@ -48,12 +50,14 @@ class ReplicaLog:
         log: CommitLog,
         dispatcher: Dispatcher,
         columns: ColumnsDispatcher,
+        producers: ProducerLog,
         delay_levels: tuple[int, ...],
         kernel: Kernel | None = None,
     ) -> None:
         self._log = log
         self._dispatcher = dispatcher
         self._columns = columns
+        self._producers = producers
         self._delay_levels = delay_levels
         self._kernel = kernel
         # What the kernel leaves to Python is usually one record.
@@ -103,6 +107,7 @@ class ReplicaLog:
                 pass
         finally:
             self._log.incomplete_bytes = self._log.max_phy_offset - self._dispatched
+            self._producers.reached()
             if grown:
                 self._dispatcher.arrived(grown)
 
@@ -139,6 +144,8 @@ class ReplicaLog:
             grown.update(dict.fromkeys(self._dispatcher.dispatch_read(read, at)))
         except DamageError as error:
             raise ReplicaError(f"the records that the master sent from {at} to {read[0]}: {error}") from error
+        if read[4]:
+            note_records(self._producers.table, bytes(raw[: read[0] - at]), at)
         return read[0]
 
     def _dispatch_any(self, at: int, available: int, grown: dict[ConsumeQueue, None]) -> int:
@@ -148,7 +155,9 @@ class ReplicaLog:
             return at
         end = self._blank_end(raw, at)
         if end is None:
-            return self._dispatch_records(raw, at, grown)
+            end = self._dispatch_records(raw, at, grown)
+            note_records(self._producers.table, raw[: end - at], at)
+            return end
         return end if end <= self._log.max_phy_offset else at
 
     def _read(self, at: int, available: int) -> bytes:

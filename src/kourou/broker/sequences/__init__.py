@@ -1,0 +1,1 @@
+"""Idempotent producers: opening them, and storing each of their messages once."""

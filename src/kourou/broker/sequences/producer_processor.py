@@ -1,0 +1,139 @@
+"""ProducerProcessor: opens idempotent producers, and says how far they are.
+
+An opening is a message of a system topic: it is as durable as a send, replicates as one, and all that was put
+before it is decided when it is.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from kourou.broker.connection_state import record_born_host
+from kourou.broker.storage.inner_message import InnerMessage, MessageWriter
+from kourou.errors import RequestError
+from kourou.protocol.bodies.producer_sequences import ProducerSequences
+from kourou.protocol.codes import PermName, RequestCode, ResponseCode
+from kourou.protocol.headers.producers import (
+    GetSequencesRequestHeader,
+    OpenProducerRequestHeader,
+    OpenProducerResponseHeader,
+    ProducerSnapshotResponseHeader,
+)
+from kourou.protocol.names import PRODUCERS_TOPIC
+from kourou.protocol.producer_sequence import (
+    NAME_PREFIX,
+    SEQUENCE_PROPERTY,
+    ProducerOpening,
+    check_producer_name,
+    format_opening,
+)
+from kourou.protocol.properties import encode_properties
+from kourou.store.log.put_status import PutStatus
+from kourou.transport.dispatcher import run_request
+
+if TYPE_CHECKING:
+    from kourou.broker.admission import Admission
+    from kourou.broker.storage.disk_threads import DiskThreads
+    from kourou.broker.tables.topics import TopicConfigManager
+    from kourou.store.producers.producer_log import ProducerLog
+    from kourou.transport.request import Processor, Request
+    from kourou.transport.tasks import TaskOwner
+
+_log = logging.getLogger(__name__)
+
+_ID_BYTES: Final = 8
+_READ_WRITE: Final = int(PermName.READ | PermName.WRITE)
+
+
+class ProducerProcessor:
+    """The requests about idempotent producers of one broker."""
+
+    def __init__(
+        self,
+        *,
+        producers: ProducerLog,
+        admission: Admission,
+        topics: TopicConfigManager,
+        writer: MessageWriter,
+        disk: DiskThreads,
+        requests: TaskOwner,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._producers = producers
+        self._table = producers.table
+        self._admission = admission
+        self._topics = topics
+        self._writer = writer
+        self._disk = disk
+        self._requests = requests
+        self._now_ms = now_ms
+
+    def processors(self) -> dict[int, Processor]:
+        """The request codes handled here."""
+        return {
+            RequestCode.OPEN_KOUROU_PRODUCER: self.open,
+            RequestCode.GET_KOUROU_SEQUENCES: self.get_sequences,
+            RequestCode.GET_KOUROU_PRODUCER_SNAPSHOT: self.get_snapshot,
+        }
+
+    def open(self, request: Request) -> None:
+        """OPEN_KOUROU_PRODUCER: a new id, or the next epoch of a name."""
+        header = request.header(OpenProducerRequestHeader)
+        self._admission.check_accepting()
+        self._admission.check_room()
+        producer_id = secrets.token_hex(_ID_BYTES)
+        if header.kourou_name is not None:
+            try:
+                check_producer_name(header.kourou_name)
+            except ValueError as error:
+                raise RequestError(ResponseCode.INVALID_PARAMETER, str(error)) from None
+            producer_id = NAME_PREFIX + header.kourou_name
+        opening = ProducerOpening(producer_id, self._table.next_epoch(producer_id), header.kourou_allows_gaps)
+        # Known by its first message only: a broker without idempotent producers does not have the topic.
+        self._topics.create_in_send_back(PRODUCERS_TOPIC, 1, _READ_WRITE)
+        now_ms = self._now_ms()
+        connection = request.connection
+        message = InnerMessage(
+            PRODUCERS_TOPIC,
+            0,
+            header.producer_group.encode(),
+            encode_properties({SEQUENCE_PROPERTY: format_opening(opening)}),
+            now_ms,
+            connection.state.born_host or record_born_host(connection),
+        )
+        self._writer.put_now(message, partial(self._opened, request, opening), wait=True)
+        # From now on older programs are fenced; if it cannot be written, they are all the same.
+        self._table.note_opened(opening, now_ms)
+
+    @staticmethod
+    def _opened(request: Request, opening: ProducerOpening, status: PutStatus, _: int, __: int) -> None:
+        if not status.is_stored:
+            request.error(status.response_code, status.remark)
+            return
+        _log.info("producer %s opened, epoch %d", opening.producer_id, opening.epoch)
+        request.reply(
+            OpenProducerResponseHeader(kourou_producer_id=opening.producer_id, kourou_epoch=opening.epoch)
+        )
+
+    def get_sequences(self, request: Request) -> None:
+        """GET_KOUROU_SEQUENCES: the highest sequence of a producer in each queue of a topic."""
+        header = request.header(GetSequencesRequestHeader)
+        producer = self._table.producers.get(header.kourou_producer_id)
+        sequences = self._table.last_sequences(header.kourou_producer_id, header.topic)
+        epoch = -1 if producer is None else producer.epoch
+        request.reply(body=ProducerSequences(epoch, sequences).encode())
+
+    def get_snapshot(self, request: Request) -> None:
+        """GET_KOUROU_PRODUCER_SNAPSHOT, from a slave: what the log alone need not say any more."""
+        run_request(self._requests, request, self._get_snapshot(request))
+
+    async def _get_snapshot(self, request: Request) -> None:
+        snapshot = self._producers.snapshot()
+        if snapshot is None:
+            raise RequestError(ResponseCode.QUERY_NOT_FOUND, "this broker has no idempotent producers")
+        body = await self._disk.run(snapshot.encode)
+        request.reply(ProducerSnapshotResponseHeader(kourou_phy_offset=snapshot.phy_offset), body=body)

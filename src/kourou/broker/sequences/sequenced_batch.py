@@ -1,0 +1,103 @@
+"""SequencedBatch: a batch with messages of idempotent producers, decided message by message.
+
+New ones are stored together; repeats are answered with their originals. So a batch of which a part is stored
+already, since it was put together anew, is completed and never dropped as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kourou.broker.sequences.originals import Place
+from kourou.broker.sequences.sequence_gate import SequenceGate, read_sequence
+from kourou.errors import RequestError
+from kourou.protocol.batch import BatchEntry
+from kourou.protocol.codes import ResponseCode
+from kourou.protocol.producer_sequence import (
+    MAX_IN_FLIGHT,
+    SEQUENCE_PROPERTY,
+    ProducerSequence,
+    raw_without_sequence,
+)
+from kourou.protocol.properties import get_property, properties_from_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def unsequenced(entries: Sequence[BatchEntry]) -> list[BatchEntry]:
+    """The entries of a batch without their sequences: they do not count in it."""
+    return [entry._replace(raw_properties=raw_without_sequence(entry.raw_properties)) for entry in entries]
+
+
+class SequencedBatch:
+    """One batch. `new_entries` are to be stored."""
+
+    def __init__(self, gate: SequenceGate, entries: Sequence[BatchEntry], topic: str, queue_id: int) -> None:
+        self._gate = gate
+        self._entries = entries
+        self._place = Place(topic, queue_id, ((topic, queue_id),))
+        # Of each entry: what it repeats; None: it is new, or of no idempotent producer.
+        self._repeated: list[ProducerSequence | None] = []
+        self.new_entries: list[BatchEntry] = []
+
+    @property
+    def has_repeats(self) -> bool:
+        """Whether originals have to be found for the answer."""
+        return len(self.new_entries) < len(self._entries)
+
+    def put_new(self, put: Callable[[list[BatchEntry]], None]) -> None:
+        """Decide about each message and have the new ones put. RequestError: one is neither new nor a repeat,
+        and nothing is put; so also with what `put` raises."""
+        undo_count = self._gate.begin()
+        try:
+            self._decide()
+            if self.new_entries:
+                put(self.new_entries)
+        except BaseException:
+            self._gate.take_back(undo_count)
+            raise
+
+    def _decide(self) -> None:
+        topic, queue_id, _ = self._place
+        sequenced = 0
+        for entry in self._entries:
+            value = get_property(properties_from_bytes(entry.raw_properties), SEQUENCE_PROPERTY)
+            sent = None if value is None else read_sequence(value)
+            sequenced += sent is not None
+            if sent is not None and not self._gate.is_new(sent, topic, queue_id):
+                self._repeated.append(sent)
+                continue
+            if sent is not None:
+                self._gate.note(sent, topic, queue_id)
+            self._repeated.append(None)
+            self.new_entries.append(entry)
+        if sequenced > MAX_IN_FLIGHT:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the message is illegal: a batch with {sequenced} messages of idempotent producers, whose "
+                f"repeat could not be recognized; {MAX_IN_FLIGHT} are allowed, send them in several batches",
+            )
+
+    async def outcome(self, phy_offsets: Sequence[int], queue_offset: int) -> tuple[list[int], int]:
+        """The phy_offset of every message, and the queue_offset of the first; given are those of the new
+        ones. RequestError: an original is undecided, or gone."""
+        new = iter(phy_offsets)
+        found: list[int] = []
+        first_queue_offset = queue_offset
+        for sent in self._repeated:
+            if sent is None:
+                found.append(next(new))
+                continue
+            original = await self._gate.original(sent, self._place)
+            if original is None:
+                raise RequestError(
+                    ResponseCode.SYSTEM_BUSY,
+                    f"producer {sent.producer_id}: sequence {sent.sequence} could not be stored; "
+                    "send it again",
+                )
+            if not found:
+                first_queue_offset = original.queue_offset
+            found.append(original.phy_offset)
+        return found, first_queue_offset
