@@ -67,8 +67,9 @@ class StoreOpening:
                 start.phy_offset,
                 store.log.max_phy_offset,
             )
+        store.producers.restore(start.phy_offset)
         report = self._recover(scanner, start)
-        store.producers.load(scanner, start.phy_offset)
+        store.producers.recovered(self._scanner())
         store.queues.verify_by(self._verifier())
         if store.index is not None:
             levels = store.config.delay_levels
@@ -150,7 +151,9 @@ class StoreOpening:
         ).run()
 
     def _keep_progress(self) -> None:
+        store = self._store
+        store.producers.read_log(self._scanner(), store.dispatcher.dispatched_phy_offset)
         try:
-            self._store.flush_derived(thorough=True)
+            store.flush_derived(thorough=True)
         except OSError as error:  # derived: the next recovery only starts earlier
             _log.warning("what recovery derived cannot be saved: %s", error)

@@ -2,7 +2,8 @@
 
 By ordinary requests to the master, in Apache's bodies. What the master says replaces what is here; consumer
 offsets are merged, so that a group whose members commit to the slave only is not forgotten. The queues of a
-topic that the master has deleted go, too.
+topic that the master has deleted go, too. Idempotent producers are derived from the log, but for those whose
+messages are no longer in it: of them a snapshot is fetched, once from each master.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from kourou.broker.tables.offsets import ConsumerOffsetManager
     from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
     from kourou.broker.tables.topics import TopicConfigManager
+    from kourou.store.producers.producer_log import ProducerLog
     from kourou.transport.client import RemotingClient
 
 _log = logging.getLogger(__name__)
@@ -51,6 +53,7 @@ class MetadataSync:
         groups: SubscriptionGroupManager,
         offsets: ConsumerOffsetManager,
         delay_offsets: DelayOffsetManager,
+        producers: ProducerLog,
         delete_queues: Callable[[set[str]], Awaitable[None]],
         save: Callable[[ConfigTable], Awaitable[None]],
         durable_end: Callable[[], int],
@@ -61,6 +64,9 @@ class MetadataSync:
         self._groups = groups
         self._offsets = offsets
         self._delay_offsets = delay_offsets
+        self._producers = producers
+        # The master whose producers are known.
+        self._producers_from: str | None = None
         self._delete_queues = delete_queues
         self._save = save
         self._durable_end = durable_end
@@ -109,6 +115,8 @@ class MetadataSync:
                     SubscriptionGroupWrapper,
                 )
             )
+            if self._producers_from != address:
+                await self._follow_producers(address)
         except KourouError as error:
             if not self._is_failing:
                 _log.warning("the tables of the master at %s cannot be copied, retrying: %s", address, error)
@@ -117,6 +125,17 @@ class MetadataSync:
         if self._is_failing:
             _log.info("the tables of the master at %s are copied again", address)
         self._is_failing = False
+
+    async def _follow_producers(self, address: str) -> None:
+        try:
+            answer = await self._call(address, RequestCode.GET_KOUROU_PRODUCER_SNAPSHOT)
+        except ResponseError as error:
+            # It has none, or is Apache's.
+            if error.code not in (ResponseCode.QUERY_NOT_FOUND, ResponseCode.REQUEST_CODE_NOT_SUPPORTED):
+                raise
+        else:
+            self._producers.expect(answer.body or b"")
+        self._producers_from = address
 
     async def _follow_delays(self, address: str) -> None:
         """Progress of delays counts when the deliveries that it stands for are in this log, and durable: else

@@ -140,6 +140,7 @@ class SlavePart(BrokerPart):
             groups=groups,
             offsets=offsets,
             delay_offsets=delay_offsets,
+            producers=store.producers,
             delete_queues=self._delete_queues,
             save=lambda table: disk.run_steps(table.persist_steps()),
             durable_end=lambda: log.flushed_phy_offset,

@@ -67,10 +67,10 @@ def note_record(table: ProducerTable, raw: bytes, position: int, phy_offset: int
         table.note_stored(found, topic, queue_id, phy_offset, record.store_timestamp)
 
 
-def note_log(table: ProducerTable, log: CommitLog, scanner: LogScanner, phy_offset: int) -> None:
-    """Note the sequences of all records from `phy_offset` on, where a record begins. Damaged stretches are
-    passed over."""
-    at, end = phy_offset, log.max_phy_offset
+def note_log(table: ProducerTable, log: CommitLog, scanner: LogScanner, begin: int, end: int) -> None:
+    """Note the sequences of all records in [begin, end), where records begin. Damaged stretches are passed
+    over."""
+    at = begin
     while at < end:
         log_file = log.file_at(at)
         if log_file is None:

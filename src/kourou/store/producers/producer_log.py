@@ -23,6 +23,7 @@ from kourou.store.producers.producer_snapshot import (
 )
 from kourou.store.producers.producer_table import ProducerTable
 from kourou.store.steps import Steps
+from kourou.wording import counted
 
 if TYPE_CHECKING:
     from kourou.store.disk.files import Files
@@ -40,28 +41,23 @@ class ProducerLog:
         self._path = config_folder / SNAPSHOT_NAME
         self._log = log
         self.table = ProducerTable()
-        # Of the master's table, until this log reaches as far as it does.
-        self._expected: bytes | None = None
+        # How far the log is read, while it is recovered.
+        self._recovered_to: int | None = 0
+        # A snapshot of the master's, until this log reaches as far as it does: how far, and the bytes.
+        self._expected: tuple[int, bytes] | None = None
 
-    def load(self, scanner: LogScanner, undispatched_phy_offset: int) -> None:
-        """Read the snapshot, and the log behind it; without a snapshot, the log from
-        `undispatched_phy_offset` on. StoreFormatError: the snapshot is damaged."""
+    # -- recovery --------------------------------------------------------------------------------
+
+    def restore(self, undispatched_phy_offset: int) -> None:
+        """Read the snapshot, before the log is recovered; without one, what was dispatched before
+        `undispatched_phy_offset` has no sequences. StoreFormatError: it is damaged."""
         try:
             raw = self._files.read(self._path)
         except FileNotFoundError:
-            begin = undispatched_phy_offset
-        else:
-            begin = self._restore(raw)
-        note_log(self.table, self._log, scanner, max(begin, self._log.min_phy_offset))
-        if self.table.producers:
-            _log.info("%d idempotent producers", len(self.table))
-
-    def _restore(self, raw: bytes) -> int:
-        """Fill the table from a snapshot; where to go on in the log."""
+            self._recovered_to = undispatched_phy_offset
+            return
         try:
-            phy_offset = snapshot_phy_offset(raw)
-            if phy_offset <= self._log.max_phy_offset:
-                return restore_producers(self.table, raw)
+            self._recovered_to = restore_producers(self.table, raw)
         except ProtocolError as error:
             raise StoreFormatError(
                 self._path,
@@ -69,13 +65,25 @@ class ProducerLog:
                 "whose messages are no longer in the CommitLog are forgotten, and repeats of what they sent "
                 "are stored again",
             ) from error
-        _log.warning(
-            "%s covers the CommitLog up to %d, which ends at %d: it is not used",
-            self._path,
-            phy_offset,
-            self._log.max_phy_offset,
-        )
-        return self._log.min_phy_offset
+
+    def read_log(self, scanner: LogScanner, end_phy_offset: int) -> None:
+        """Note what the log has up to here: to be called before the checkpoint covers it."""
+        begin = max(self._recovered_to or 0, self._log.min_phy_offset)
+        if begin < end_phy_offset:
+            note_log(self.table, self._log, scanner, begin, end_phy_offset)
+            self._recovered_to = end_phy_offset
+
+    def recovered(self, scanner: LogScanner) -> None:
+        """The log is recovered; from now on the table is kept up with it."""
+        end = self._log.max_phy_offset
+        if self._recovered_to is not None and self._recovered_to > end:
+            _log.warning("%s knows of more than the CommitLog, which ends at %d", self._path, end)
+            self.table.clear()
+            self._recovered_to = 0
+        self.read_log(scanner, end)
+        self._recovered_to = None
+        if self.table.producers:
+            _log.info("%s in the CommitLog", counted(len(self.table), "idempotent producer"))
 
     # -- commit cycles ---------------------------------------------------------------------------
 
@@ -94,7 +102,8 @@ class ProducerLog:
         """What is known of the log as it is now; None if there is nothing to be saved."""
         if not self.table.producers and not self._files.exists(self._path):
             return None
-        return ProducerSnapshot(self.table, self._log.max_phy_offset - self._log.incomplete_bytes)
+        end = self._log.max_phy_offset - self._log.incomplete_bytes
+        return ProducerSnapshot(self.table, end if self._recovered_to is None else self._recovered_to)
 
     def save_steps(self, snapshot: ProducerSnapshot, flush_steps: Callable[[], Steps[None]]) -> Steps[None]:
         """Save it, on disk at the end; first the log, so that nothing is known that could get lost."""
@@ -112,13 +121,11 @@ class ProducerLog:
     def expect(self, raw: bytes) -> None:
         """Add what the master's table knows, as soon as this log has all that it is derived from.
         ProtocolError: it is no snapshot."""
-        snapshot_phy_offset(raw)
-        self._expected = raw
+        self._expected = snapshot_phy_offset(raw), raw
         self.reached()
 
     def reached(self) -> None:
         """The log has grown."""
-        raw = self._expected
-        if raw is not None and snapshot_phy_offset(raw) <= self._log.max_phy_offset:
-            self._expected = None
+        if self._expected is not None and self._expected[0] <= self._log.max_phy_offset:
+            (_, raw), self._expected = self._expected, None
             merge_producers(self.table, raw)

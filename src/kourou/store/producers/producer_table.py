@@ -180,6 +180,12 @@ class ProducerTable:
                     of_queue[identity] = slot
             self.producers[producer_id] = Producer(epoch, now_ms, allows_gaps, identity)
 
+    def clear(self) -> None:
+        """Forget everything."""
+        self.producers.clear()
+        self.slots.clear()
+        self.windows.load([], set())
+
     # -- removing --------------------------------------------------------------------------------
 
     def expire(self, now_ms: int, topics: Collection[str]) -> int:
