@@ -141,7 +141,8 @@ class RunningBroker:
         )
         config = setup.config
         transactions = wiring.transactions(services)
-        retention = wiring.retention(services)
+        journal = wiring.atomic_journal(services)
+        retention = wiring.retention(services, journal)
         sends, bulk_handler = wiring.sends(services, transactions.recent, setup.kernel.kernel)
         handlers: tuple[BrokerPart, ...] = (
             wiring.tables_part(services),
@@ -168,6 +169,7 @@ class RunningBroker:
             services.live_config.get,
             services.changed.soon,
         )
+        handlers = (*handlers, wiring.atomic_part(services, journal, client, out_api))
         self.metrics: BrokerMetrics | None = None
         if setup.measures:
             from kourou.broker.metrics_wiring import make_metrics  # rarely used, and a start should be fast

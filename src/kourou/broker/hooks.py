@@ -70,6 +70,8 @@ class BrokerHooks:
 
     `transaction_given_up`: the first hook that returns an end decides; if none does, the
     message goes to TRANS_CHECK_MAX_TIME_TOPIC. If storing that fails, the hooks are called again.
+    `atomic_step`: called with the name of each step of an atomic publish when it is durable, before anything
+    follows from it: `staged`, `decided`, `publishing`, `finished`, `ended`. For tests of crashes.
     """
 
     before_send: list[Callable[[SendContext], None]] = field(default_factory=list)
@@ -77,6 +79,7 @@ class BrokerHooks:
     transaction_given_up: list[Callable[[GivenUpTransaction], TransactionEnd | None]] = field(
         default_factory=list
     )
+    atomic_step: list[Callable[[str], None]] = field(default_factory=list)
 
     def decide_given_up(self, context: GivenUpTransaction) -> TransactionEnd | None:
         """How a transaction ends that was given up, if a hook has a say."""

@@ -7,6 +7,13 @@ from __future__ import annotations
 
 from kourou.broker.admin.config_processor import ConfigProcessor
 from kourou.broker.admin.runtime_info import RuntimeInfo
+from kourou.broker.atomic.coordinator import AtomicCoordinator
+from kourou.broker.atomic.journal import Journal
+from kourou.broker.atomic.part import AtomicPart
+from kourou.broker.atomic.participant import AtomicParticipant
+from kourou.broker.atomic.peers import BrokerPeers
+from kourou.broker.atomic.publisher import AtomicPublisher
+from kourou.broker.atomic.staging import StagingChecks
 from kourou.broker.delay.delayed_delivery import DelayedDelivery
 from kourou.broker.delay.deliveries import DeliveryWriter
 from kourou.broker.delay.schedule_service import ScheduleService
@@ -17,6 +24,7 @@ from kourou.broker.groups.consumer_call_processor import ConsumerCallProcessor
 from kourou.broker.groups.consumer_manage_processor import ConsumerManageProcessor
 from kourou.broker.part import HandlersPart, Periodic
 from kourou.broker.pull.query_message_processor import QueryMessageProcessor
+from kourou.broker.registration.out_api import BrokerOuterApi
 from kourou.broker.replication.master_part import MasterPart
 from kourou.broker.replication.slave_part import SlavePart
 from kourou.broker.send.fast_send_path import FastSendPath
@@ -290,12 +298,8 @@ def pull_part(services: BrokerServices) -> HandlersPart:
     return HandlersPart(services.pulls, queries, periodic=(check,))
 
 
-def sends(
-    services: BrokerServices, half_cache: HalfMessageCache, kernel: Kernel | None
-) -> tuple[HandlersPart, BulkHandler | None]:
-    """Sends, messages that consumers send back, and replies; and the fast path, None without a kernel."""
-    config, store = services.config, services.store
-    targets = SendTargets(
+def _send_targets(services: BrokerServices) -> SendTargets:
+    return SendTargets(
         admission=services.admission,
         hooks=services.hooks,
         commit_cycle=services.commit_cycle,
@@ -304,6 +308,14 @@ def sends(
         locks=services.locks,
         events=services.stats.events,
     )
+
+
+def sends(
+    services: BrokerServices, half_cache: HalfMessageCache, kernel: Kernel | None
+) -> tuple[HandlersPart, BulkHandler | None]:
+    """Sends, messages that consumers send back, and replies; and the fast path, None without a kernel."""
+    config, store = services.config, services.store
+    targets = _send_targets(services)
     properties = PropertyRewriter(
         cluster=config.broker_cluster_name, region=config.region_id, trace_on=config.trace_on
     )
@@ -395,7 +407,79 @@ def producers_part(services: BrokerServices) -> HandlersPart:
     return HandlersPart(processor, periodic=(Periodic(600.0, expire, "expire-producers"),))
 
 
-def retention(services: BrokerServices) -> RetentionService:
+def atomic_journal(services: BrokerServices) -> Journal:
+    """The journal of atomic publishes."""
+    return Journal(
+        store=services.store,
+        log=services.store.log,
+        queues=services.store.queues,
+        appender=services.store.appender,
+        cycles=services.cycles,
+        records=services.records,
+        store_host=services.store_host,
+        now_ms=services.now_ms,
+    )
+
+
+def atomic_part(
+    services: BrokerServices, journal: Journal, client: RemotingClient, out_api: BrokerOuterApi
+) -> AtomicPart:
+    """The part of atomic publishes."""
+    config, hooks, producers = services.config, services.hooks, services.store.producers
+    peers = BrokerPeers(
+        client,
+        lambda: out_api.namesrvs.current,
+        own_name=config.broker_name,
+        own_address=services.address,
+    )
+
+    def step(name: str) -> None:
+        for hook in hooks.atomic_step:
+            hook(name)
+
+    def epoch_of(producer_id: str) -> int | None:
+        producer = producers.table.producers.get(producer_id)
+        return None if producer is None else producer.epoch
+
+    coordinator = AtomicCoordinator(
+        journal=journal,
+        admission=services.admission,
+        peers=peers,
+        epoch_of=epoch_of,
+        broker_name=config.broker_name,
+        tasks=services.tasks,
+        requests=services.requests,
+        now_ms=services.now_ms,
+        step=step,
+    )
+    participant = AtomicParticipant(
+        journal=journal,
+        checks=StagingChecks(targets=_send_targets(services), hooks=hooks, appender=services.store.appender),
+        admission=services.admission,
+        publisher=AtomicPublisher(
+            journal=journal,
+            appender=services.store.appender,
+            queues=services.store.queues,
+            cycles=services.cycles,
+            topics=services.topics,
+            step=step,
+        ),
+        tasks=services.tasks,
+        query=peers.query_atomic,
+        now_ms=services.now_ms,
+        step=step,
+    )
+    return AtomicPart(
+        config=services.live_config,
+        journal=journal,
+        coordinator=coordinator,
+        participant=participant,
+        admission=services.admission,
+        now_ms=services.now_ms,
+    )
+
+
+def retention(services: BrokerServices, journal: Journal) -> RetentionService:
     """The service that deletes old files."""
     return RetentionService(
         config=services.live_config,
@@ -407,6 +491,7 @@ def retention(services: BrokerServices) -> RetentionService:
         consumers=services.consumers,
         delay_offsets=services.delay_offsets,
         timers=services.timers,
+        journal_phy_offset=lambda: journal.begin_phy_offset,
         clock_watch=services.clock_watch,
         disk=services.disk,
         store_work=services.store_work,

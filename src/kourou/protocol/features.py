@@ -29,6 +29,9 @@ class Feature(enum.StrEnum):
     IDEMPOTENT_PRODUCERS = "idempotentProducers"
     """Sends with `kourouSequenced` true are stored once (protocol/producer_sequence.py)."""
 
+    ATOMIC_PUBLISH = "atomicPublish"
+    """Messages for several queues and brokers become visible together or not at all (protocol/atomic.py)."""
+
 
 def format_features(features: Iterable[Feature]) -> str:
     """Features as the field has them.

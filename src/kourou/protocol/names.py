@@ -35,6 +35,10 @@ SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 PRODUCERS_TOPIC: Final = "rmq_sys_kourou_producers"
 """Openings of idempotent producers."""
+ATOMIC_TOPIC: Final = "rmq_sys_kourou_atomic"
+"""The journal of atomic publishes: staged parts and decisions."""
+JOURNAL_TOPICS: Final = frozenset({PRODUCERS_TOPIC, ATOMIC_TOPIC})
+"""Topics of a broker's own that have no configuration: clients neither send to them nor read them."""
 REVIVE_LOG_TOPIC_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
 SYNC_BROKER_MEMBER_GROUP_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
 
@@ -67,7 +71,7 @@ NOT_ALLOWED_SEND_TOPICS: Final = frozenset(
         RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC,
         RMQ_SYS_SELF_TEST_TOPIC,
         RMQ_SYS_OFFSET_MOVED_EVENT,
-        PRODUCERS_TOPIC,
+        *JOURNAL_TOPICS,
     }
 )
 

@@ -94,6 +94,9 @@ class AdminBroker(MemoryBroker):
     def writer(self) -> MessageWriter:
         return self.wired(MessageWriter)
 
+    def journal_phy_offset(self) -> int | None:
+        return None
+
     @property
     def retention(self) -> RetentionService:
         return self.wired(RetentionService)

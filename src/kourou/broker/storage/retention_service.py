@@ -130,6 +130,7 @@ class RetentionService:
         consumers: ConsumerManager,
         delay_offsets: DelayOffsetManager,
         timers: TimerMessages | None,
+        journal_phy_offset: Callable[[], int | None],
         clock_watch: ClockWatch,
         disk: DiskThreads,
         store_work: asyncio.Lock,
@@ -145,6 +146,7 @@ class RetentionService:
         self._consumers = consumers
         self._delay_offsets = delay_offsets
         self._timers = timers
+        self._journal_phy_offset = journal_phy_offset
         self._clock_watch = clock_watch
         self._disk = disk
         self._store_work = store_work
@@ -186,15 +188,16 @@ class RetentionService:
             await asyncio.sleep(_LOOK_AT_OFFSETS_S)
 
     def unread_steps(self) -> Steps[int | None]:
-        """From which byte of the log on some live group has not read, or a message waits for its time;
-        None when there is no group."""
+        """From which byte of the log on some live group has not read, or a message waits for its time, or for
+        the decision of its atomic publish; None when there is no group."""
         next_offsets = self._next_offsets()
         if not next_offsets:
             return None
         search = UnreadSearch(self._log, self._queues, next_offsets)
         yield search.run
         waiting = waiting_phy_offset(self._queues, self._delay_offsets, self._timers)
-        return search.phy_offset if waiting is None else min(search.phy_offset, waiting)
+        journal = self._journal_phy_offset()
+        return min(one for one in (search.phy_offset, waiting, journal) if one is not None)
 
     def _next_offsets(self) -> dict[tuple[str, int], int]:
         """What the slowest live group reads next of each queue that has one."""

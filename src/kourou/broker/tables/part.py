@@ -19,6 +19,7 @@ from kourou.broker.storage.disk_threads import DiskThreads
 from kourou.broker.tables.name_checks import MAX_QUEUE_NUMS
 from kourou.broker.tables.topics import TopicConfigManager
 from kourou.protocol.codes import PermName
+from kourou.protocol.names import JOURNAL_TOPICS
 from kourou.store.queue.consume_queues import ConsumeQueues
 from kourou.transport.request import Processor
 from kourou.transport.tasks import TaskOwner
@@ -108,7 +109,9 @@ class ConfigWriter:
 
 def adopt_orphans(queues: ConsumeQueues, topics: TopicConfigManager) -> list[str]:
     """Make the topics of queues that have none; returns their names."""
-    orphans = [topic for topic in queues.topics() if topic not in topics.table]
+    orphans = [
+        topic for topic in queues.topics() if topic not in topics.table and topic not in JOURNAL_TOPICS
+    ]
     for topic in orphans:
         # Not more than any topic may have, whatever number a folder in the store has for a name.
         queue_nums = min(max(queues.queue_ids(topic), default=0) + 1, MAX_QUEUE_NUMS)

@@ -62,7 +62,7 @@ async def test_a_heartbeat_registers_the_client_and_makes_its_group_and_retry_to
     assert answer.ext_fields == {
         "IS_SUPPORT_HEART_BEAT_V2": "true",
         "IS_SUB_CHANGE": "true",
-        "kourouFeatures": "haHello,idempotentProducers,largePull",
+        "kourouFeatures": "atomicPublish,haHello,idempotentProducers,largePull",
     }
     assert ids(broker) == ["c40000"]
     assert broker.producers.is_registered("PG", peer.connection)

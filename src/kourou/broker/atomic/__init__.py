@@ -1,0 +1,1 @@
+"""Atomic publishes: messages for several queues and brokers that become visible together or not at all."""
