@@ -78,6 +78,7 @@ class RunningPeer:
         self.namesrv = namesrv
         self.store = store
         self._server = server
+        self.address = f"127.0.0.1:{server.port}"
         self.load = Loadgen(program, server.port, server.pid)
 
     def wait_first_send(self) -> None:

@@ -329,7 +329,6 @@ def sends(
         commit_cycle=services.commit_cycle,
         cycles=services.cycles,
         requests=services.requests,
-        now_ms=services.now_ms,
     )
     sends = SendMessageProcessor(
         config=services.live_config,

@@ -17,6 +17,8 @@ from typing import Final, NamedTuple
 from kourou.errors import ProtocolError
 from kourou.protocol.layout import WINDOW_SEQUENCES
 from kourou.protocol.properties import (
+    RAW_PROPERTY_SEPARATOR,
+    get_property,
     properties_from_bytes,
     properties_to_bytes,
     property_start,
@@ -108,6 +110,17 @@ def parse_property(value: str) -> ProducerSequence | ProducerOpening:
     if epoch > MAX_EPOCH or _SEQUENCE.fullmatch(last) is None or int(last) > MAX_SEQUENCE:
         raise _malformed(value)
     return ProducerSequence(identity, producer_id, epoch, int(last))
+
+
+def raw_sequence(properties: bytes) -> str | None:
+    """The value of the property in properties as they are stored; None if it is absent."""
+    at = properties.rfind(RAW_SEQUENCE_START)
+    if at < 0:
+        return None
+    if at and properties[at - 1 : at] != RAW_PROPERTY_SEPARATOR:
+        return get_property(properties_from_bytes(properties), SEQUENCE_PROPERTY)
+    end = properties.find(RAW_PROPERTY_SEPARATOR, at)
+    return properties[at + len(RAW_SEQUENCE_START) : end if end >= 0 else None].decode("utf-8", "replace")
 
 
 def without_sequence(properties: str) -> str:

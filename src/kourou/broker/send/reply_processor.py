@@ -19,6 +19,7 @@ from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand
 from kourou.protocol.headers.send import ReplyMessageRequestHeader
 from kourou.protocol.message_id import offset_msg_id
+from kourou.protocol.producer_sequence import without_sequence
 from kourou.protocol.properties import MessageConst, get_property, set_property
 from kourou.store.log.put_status import PutRefusedError, PutStatus
 from kourou.transport.dispatcher import run_request
@@ -78,7 +79,7 @@ class ReplyMessageProcessor(SendHandler):
         queue_id: int,
         properties: str,
     ) -> None:
-        stored = self._properties.read(properties, self._new_uniq_key)[0]
+        stored = self._properties.read(without_sequence(properties), self._new_uniq_key)[0]
         message = self._inner_message(request, header, target, topic, queue_id, stored)
         run_request(self._requests, request, self._hand_over(request, header, message))
 

@@ -33,7 +33,6 @@ from kourou.broker.transactions.half_messages import (
     half_properties,
     half_sys_flag,
     is_half,
-    may_be_delayed,
 )
 from kourou.errors import RequestError
 from kourou.protocol.batch import BatchEntry, split_batch
@@ -47,8 +46,8 @@ from kourou.protocol.names import (
     TOPIC_MAX_LENGTH,
     is_retry_topic,
 )
-from kourou.protocol.producer_sequence import RAW_SEQUENCE_START, SEQUENCE_PROPERTY, without_sequence
-from kourou.protocol.properties import get_property, properties_from_bytes
+from kourou.protocol.producer_sequence import RAW_SEQUENCE_START, without_sequence
+from kourou.protocol.properties import properties_from_bytes
 from kourou.store.log.put_status import PutStatus
 from kourou.transport.dispatcher import run_request
 from kourou.transport.request import Processor, Request
@@ -218,7 +217,10 @@ class SendMessageProcessor(SendHandler):
         properties: str,
     ) -> None:
         sent = self._properties.read(properties, self._new_uniq_key)
-        if sent[-1]:
+        *_, is_special, sequence = sent
+        if sequence is not None:
+            self._put_sequenced(request, header, target, topic, queue_id, properties, sent)
+        elif is_special:
             self._put_special(request, header, target, topic, queue_id, properties, sent)
         else:
             self._put_plain(request, header, target, topic, queue_id, sent)
@@ -232,7 +234,7 @@ class SendMessageProcessor(SendHandler):
         queue_id: int,
         sent: SentProperties,
     ) -> None:
-        stored, uniq_key, tags_code, keys, waits, _ = sent
+        stored, uniq_key, tags_code, keys, waits, _, _ = sent
         connection = request.connection
         pending_bytes = self._put(
             self._queue(topic, queue_id),
@@ -252,26 +254,6 @@ class SendMessageProcessor(SendHandler):
         if pending_bytes > MAX_CYCLE_BYTES:
             self._cycles.renew()
 
-    def _put_special(
-        self,
-        request: Request,
-        header: SendHeader,
-        target: SendTarget,
-        topic: str,
-        queue_id: int,
-        properties: str,
-        sent: SentProperties,
-    ) -> None:
-        """Store a message that may have a delay, or a sequence, or be the half of a transaction."""
-        value = get_property(properties, SEQUENCE_PROPERTY) if SEQUENCE_PROPERTY in properties else None
-        if value is None:
-            self._put_unplain(request, header, target, topic, queue_id, properties, sent)
-        elif header.kourou_sequenced and not is_retry_topic(topic):
-            self._put_sequenced(request, header, target, topic, queue_id, properties, sent, value)
-        else:
-            # One that was forwarded with all its properties: it is not the producer's.
-            self._put_one(request, header, target, topic, queue_id, without_sequence(properties))
-
     def _put_sequenced(
         self,
         request: Request,
@@ -281,20 +263,34 @@ class SendMessageProcessor(SendHandler):
         queue_id: int,
         properties: str,
         sent: SentProperties,
-        value: str,
     ) -> None:
-        if header.queue_id < 0:
+        """Store a message of an idempotent producer, unless it is a repeat."""
+        *_, is_special, sequence = sent
+        assert sequence is not None
+        gate = self._sequences
+        if not header.kourou_sequenced or is_retry_topic(topic):
+            # One that was forwarded with all its properties: it is not the producer's.
+            self._put_one(request, header, target, topic, queue_id, without_sequence(properties))
+        elif header.queue_id < 0:
             raise RequestError(
                 ResponseCode.MESSAGE_ILLEGAL,
                 "the message is illegal: one of an idempotent producer must name its queue",
             )
-        put = partial(self._put_plain, request, header, target, topic, queue_id, sent)
-        stored_in: tuple[tuple[str, int], ...] = ((topic, queue_id),)
-        if is_half(header, properties) or may_be_delayed(properties):
-            put = partial(self._put_unplain, request, header, target, topic, queue_id, properties, sent)
-            stored_in = self._stored_in(header, topic, queue_id, properties)
-        place = Place(topic, queue_id, stored_in)
-        self._sequences.put_once(request, value, place, put, partial(self._answer_repeat, request, queue_id))
+        elif not is_special and gate.take_next(sequence, topic, queue_id):
+            try:
+                self._put_plain(request, header, target, topic, queue_id, sent)
+            except BaseException:
+                gate.give_back()
+                raise
+        else:
+            put: Callable[[], None] = partial(self._put_plain, request, header, target, topic, queue_id, sent)
+            stored_in: tuple[tuple[str, int], ...] = ((topic, queue_id),)
+            if is_special:
+                put = partial(self._put_special, request, header, target, topic, queue_id, properties, sent)
+                stored_in = self._stored_in(header, topic, queue_id, properties)
+            place = Place(topic, queue_id, stored_in)
+            answer = partial(self._answer_repeat, request, queue_id)
+            gate.put_once(request, sequence, place, put, answer)
 
     def _stored_in(
         self, header: SendHeader, topic: str, queue_id: int, properties: str
@@ -316,7 +312,7 @@ class SendMessageProcessor(SendHandler):
             recall_handle=handle,
         )
 
-    def _put_unplain(
+    def _put_special(
         self,
         request: Request,
         header: SendHeader,
@@ -345,7 +341,7 @@ class SendMessageProcessor(SendHandler):
         queue_id: int,
         sent: SentProperties,
     ) -> None:
-        stored, uniq_key, tags_code, keys, waits, _ = sent
+        stored, uniq_key, tags_code, keys, waits, _, _ = sent
         message = self._inner_message(request, header, target, topic, queue_id, stored)
         self._writer.delay(message)
         handle = recall_handle(message, self._config.current.broker_name)
@@ -367,7 +363,7 @@ class SendMessageProcessor(SendHandler):
         sent: SentProperties,
     ) -> int:
         """Leave a half pending; how many bytes are pending then."""
-        stored, uniq_key, tags_code, keys, waits, _ = sent
+        stored, uniq_key, tags_code, keys, waits, _, _ = sent
         connection = request.connection
         half = CachedHalfMessage(
             group_of_plain(properties),
@@ -436,7 +432,7 @@ class SendMessageProcessor(SendHandler):
                 ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {topic}"
             )
         check_batch(properties)
-        _, uniq_key, _, _, waits, is_special = self._properties.read(properties)
+        _, uniq_key, _, _, waits, is_special, _ = self._properties.read(properties)
         if is_special and is_delayed(properties):
             raise RequestError(
                 ResponseCode.MESSAGE_ILLEGAL, "the message is illegal: a batch cannot be delayed, send singly"

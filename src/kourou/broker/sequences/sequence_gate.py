@@ -70,18 +70,31 @@ class SequenceGate:
         commit_cycle: CommitCycle,
         cycles: Cycles,
         requests: TaskOwner,
-        now_ms: Callable[[], int],
     ) -> None:
         self._table = table
+        self._slots = table.slots
+        self._windows = table.windows
+        self.give_back = table.windows.give_back
         self._originals = originals
         self._appender = appender
         self._dispatcher = dispatcher
         self._commit_cycle = commit_cycle
         self._cycles = cycles
         self._requests = requests
-        self._now_ms = now_ms
         self.repeats = 0
         """Repeats that were answered."""
+
+    def take_next(self, value: str, topic: str, queue_id: int) -> bool:
+        """Note the message with this property, if it is simply the next of its producer; False: `put_once`
+        decides. If it is not put after all, `give_back`."""
+        identity, _, text = value.rpartition(":")
+        queues = self._slots.get(topic)
+        of_queue = None if queues is None else queues.get(queue_id)
+        slot = None if of_queue is None else of_queue.get(identity)
+        if slot is None:
+            return False
+        appender = self._appender
+        return self._windows.take_next(slot, text, appender.end_phy_offset, appender.cycle_ms)
 
     def put_once(
         self,
@@ -126,7 +139,8 @@ class SequenceGate:
     def note(self, sent: ProducerSequence, topic: str, queue_id: int) -> None:
         """A new message is about to be put. From then on it counts, unless its commit cycle cannot be
         written."""
-        self._table.note(sent, topic, queue_id, self._appender.end_phy_offset, self._now_ms())
+        appender = self._appender
+        self._table.note(sent, topic, queue_id, appender.end_phy_offset, appender.cycle_ms)
 
     def take_back(self, undo_count: int) -> None:
         """What was noted since `begin` is not put."""

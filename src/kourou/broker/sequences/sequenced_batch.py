@@ -16,11 +16,10 @@ from kourou.protocol.batch import BatchEntry
 from kourou.protocol.codes import ResponseCode
 from kourou.protocol.producer_sequence import (
     MAX_IN_FLIGHT,
-    SEQUENCE_PROPERTY,
     ProducerSequence,
+    raw_sequence,
     raw_without_sequence,
 )
-from kourou.protocol.properties import get_property, properties_from_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,19 +59,21 @@ class SequencedBatch:
             raise
 
     def _decide(self) -> None:
+        gate, repeated, new_entries = self._gate, self._repeated, self.new_entries
         topic, queue_id, _ = self._place
         sequenced = 0
         for entry in self._entries:
-            value = get_property(properties_from_bytes(entry.raw_properties), SEQUENCE_PROPERTY)
-            sent = None if value is None else read_sequence(value)
-            sequenced += sent is not None
-            if sent is not None and not self._gate.is_new(sent, topic, queue_id):
-                self._repeated.append(sent)
-                continue
-            if sent is not None:
-                self._gate.note(sent, topic, queue_id)
-            self._repeated.append(None)
-            self.new_entries.append(entry)
+            value = raw_sequence(entry.raw_properties)
+            if value is not None:
+                sequenced += 1
+                if not gate.take_next(value, topic, queue_id):
+                    sent = read_sequence(value)
+                    if not gate.is_new(sent, topic, queue_id):
+                        repeated.append(sent)
+                        continue
+                    gate.note(sent, topic, queue_id)
+            repeated.append(None)
+            new_entries.append(entry)
         if sequenced > MAX_IN_FLIGHT:
             raise RequestError(
                 ResponseCode.MESSAGE_ILLEGAL,

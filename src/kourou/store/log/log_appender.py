@@ -107,6 +107,11 @@ class LogAppender:
         return self._batch.size_bytes if self._batch is not None else 0
 
     @property
+    def cycle_ms(self) -> int:
+        """The store time of what is put."""
+        return self._now_ms
+
+    @property
     def end_phy_offset(self) -> int:
         """The end of what is written or pending: the next record goes there, or into the next file."""
         return self._batch.end_phy_offset if self._batch is not None else self._log.max_phy_offset

@@ -65,6 +65,8 @@ class SequenceWindows:
         """What is noted from now on belongs to this run."""
         self.undo: list[tuple[int, bytes]] = []
         """Slots, and their contents before a run of the commit cycle that is not written yet."""
+        # Of what `take_next` took last: words, where the window begins, one of its words and that before.
+        self._taken: tuple[memoryview, int, int, int] = memoryview(b""), 0, 0, 0
 
     def add(self) -> int:
         """The slot of a new, empty window."""
@@ -169,6 +171,36 @@ class SequenceWindows:
         # Of records that come again, by recovery, the first counts.
         if words[mark] < number + 1 or (words[mark] == number + 1 and phy_offset < words[mark + 1]):
             words[mark], words[mark + 1] = number + 1, phy_offset
+
+    def take_next(self, slot: int, text: str, phy_offset: int, now_ms: int) -> bool:
+        """Note the sequence that `text` stands for, if it is 1 + the highest, as nearly all are; False:
+        `note` has to."""
+        words, at = self._words[slot // BLOCK_SLOTS], slot % BLOCK_SLOTS * SLOT_WORDS
+        sequence = words[at + _NEXT]
+        if text != str(sequence):
+            return False
+        if words[at + _RUN] != self.run:
+            begin = at * 8
+            self.undo.append((slot, bytes(self.blocks[slot // BLOCK_SLOTS][begin : begin + SLOT_BYTES])))
+            words[at + _RUN] = self.run
+        words[at + _NEXT] = sequence + 1
+        words[at + _USED_MS] = now_ms
+        bit = sequence % WINDOW
+        seen = at + _SEEN + bit // _WORD_BITS
+        before = words[seen]
+        words[seen] = before | 1 << bit % _WORD_BITS
+        self._taken = words, at, seen, before
+        number = sequence // MARK_RANGE
+        mark = at + _MARKS + number % MARKS * 2
+        if words[mark] <= number:
+            words[mark], words[mark + 1] = number + 1, phy_offset
+        return True
+
+    def give_back(self) -> None:
+        """What `take_next` took last is not put."""
+        words, at, seen, before = self._taken
+        words[at + _NEXT] -= 1
+        words[seen] = before
 
     def merge(self, slot: int, other: bytes) -> None:
         """Add what another copy of the window knows: its words in the order of this machine."""

@@ -20,10 +20,12 @@ def rewriter() -> PropertyRewriter:
 
 def test_the_client_s_properties_stay_as_they_came_and_ours_follow(rewriter: PropertyRewriter) -> None:
     sent = "UNIQ_KEY\x01ID\x02TAGS\x01t\x02KEYS\x01a b\x02WAIT\x01false\x02x\x01y"
-    stored, uniq_key, code, keys, waits, is_special = rewriter.read(sent)
+    stored, uniq_key, code, keys, waits, is_special, sequence = rewriter.read(sent)
     assert stored.decode().startswith(sent + "\x02")
     assert decode_properties(stored.decode()) == {**decode_properties(sent), **OURS}
     assert (uniq_key, code, keys, waits, is_special) == ("ID", tags_code("t"), ("ID", "a", "b"), False, False)
+    assert sequence is None
+    assert rewriter.read("__KOUROU_SEQ\x01@p:0:1\x02")[6] == "@p:0:1"
 
 
 @pytest.mark.parametrize("name", ["MSG_REGION", "TRACE_ON", "CLUSTER", "POP_CK"])
@@ -39,7 +41,7 @@ def test_a_name_inside_another_is_left_alone(rewriter: PropertyRewriter) -> None
 
 
 def test_an_id_is_made_only_where_there_is_none(rewriter: PropertyRewriter) -> None:
-    stored, uniq_key, _, keys, _, _ = rewriter.read("KEYS\x01k\x02", lambda: "NEW")
+    stored, uniq_key, _, keys, _, _, _ = rewriter.read("KEYS\x01k\x02", lambda: "NEW")
     assert decode_properties(stored.decode())["UNIQ_KEY"] == "NEW" == uniq_key
     assert keys == ("NEW", "k")
     assert rewriter.read("UNIQ_KEY\x01OLD\x02", lambda: "NEW")[1] == "OLD"
@@ -47,7 +49,7 @@ def test_an_id_is_made_only_where_there_is_none(rewriter: PropertyRewriter) -> N
 
 
 def test_no_properties_at_all(rewriter: PropertyRewriter) -> None:
-    stored, uniq_key, code, keys, waits, _ = rewriter.read("")
+    stored, uniq_key, code, keys, waits, _, _ = rewriter.read("")
     assert decode_properties(stored.decode()) == OURS
     assert (uniq_key, code, keys, waits) == ("", 0, (), True)
 
