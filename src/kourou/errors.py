@@ -7,6 +7,7 @@
     ├── NameRefusedError           a topic or group of the application's that no broker accepts
     ├── NoBusinessKeyError         a message without a key, whose repetition cannot be detected
     ├── MessageInProgressError     a message that another handler is at work on
+    ├── TransactionEndedError      a handler that ended the transaction of its message
     ├── ProtocolError              what the peer sent: bytes that are not a frame, a header, a body
     │   ├── FrameTooLargeError
     │   ├── HeaderFieldError
@@ -108,6 +109,18 @@ class MessageInProgressError(KourouError):
     def __init__(self, key: str) -> None:
         super().__init__(f"{key!r} is being handled elsewhere; it is delivered again later")
         self.key = key
+
+
+class TransactionEndedError(KourouError):
+    """The transaction of an idempotent handler ended before the handler returned."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(
+            f"the handler's transaction ended before the handler returned ({cause}); a handler must not "
+            "commit or roll back, nor continue after an error that ends the transaction (use a savepoint), "
+            "nor execute DDL on MySQL"
+        )
+        self.cause = cause
 
 
 class ProtocolError(KourouError):

@@ -35,10 +35,11 @@ ROOT = """
 """.split()
 CLIENT = """
     AllocateAveragely AllocateAveragelyByCircle AllocateByConfig AllocateByMachineRoom AllocateConsistentHash
-    AllocateMachineRoomNearby AllocateStrategy AsyncPullSchedule Claim ClientTlsConfig CompressionType
+    AllocateMachineRoomNearby AllocateStrategy AsyncDbApiStore AsyncPullSchedule AsyncSqlAlchemyStore
+    AsyncTransactionalStore Claim ClientTlsConfig CompressionType
     ConsumeHookContext ConsumerHook ConsumerStats DbApiStore EndTransactionContext IdempotenceStore Lag
     LitePullStats MemoryStore ProducerHook ProducerStats PullContext PullResult PullStatus QueueChunk
-    QueueEnd QueueSelector RedisStore SendContext SqliteStore TopicStats Transaction TransactionSendResult
+    QueueEnd QueueSelector RedisStore SendContext SqlAlchemyStore SqliteStore TopicStats Transaction TransactionSendResult
     TransactionalStore business_key lag metrics_text select_by_hash select_by_machine_room select_by_random
     unique_id_key
 """.split()

@@ -23,15 +23,20 @@ if TYPE_CHECKING:
         AllocateMachineRoomNearby,
         AllocateStrategy,
     )
-    from kourou.client.idempotence.idempotence import (
+    from kourou.client.idempotence.idempotence import business_key, unique_id_key
+    from kourou.client.idempotence.idempotence_database import (
+        AsyncDbApiStore,
+        AsyncSqlAlchemyStore,
+        DbApiStore,
+        SqlAlchemyStore,
+    )
+    from kourou.client.idempotence.idempotence_stores import MemoryStore, RedisStore, SqliteStore
+    from kourou.client.idempotence.store_protocols import (
+        AsyncTransactionalStore,
         Claim,
         IdempotenceStore,
         TransactionalStore,
-        business_key,
-        unique_id_key,
     )
-    from kourou.client.idempotence.idempotence_database import DbApiStore
-    from kourou.client.idempotence.idempotence_stores import MemoryStore, RedisStore, SqliteStore
     from kourou.client.metrics import metrics_text
     from kourou.client.producer.producer_hooks import EndTransactionContext, ProducerHook, SendContext
     from kourou.client.producer.producer_stats import ProducerStats
@@ -65,15 +70,20 @@ else:
                 "AllocateMachineRoomNearby",
                 "AllocateStrategy",
             ),
-            "kourou.client.idempotence.idempotence": (
+            "kourou.client.idempotence.idempotence": ("business_key", "unique_id_key"),
+            "kourou.client.idempotence.idempotence_database": (
+                "AsyncDbApiStore",
+                "AsyncSqlAlchemyStore",
+                "DbApiStore",
+                "SqlAlchemyStore",
+            ),
+            "kourou.client.idempotence.idempotence_stores": ("MemoryStore", "RedisStore", "SqliteStore"),
+            "kourou.client.idempotence.store_protocols": (
+                "AsyncTransactionalStore",
                 "Claim",
                 "IdempotenceStore",
                 "TransactionalStore",
-                "business_key",
-                "unique_id_key",
             ),
-            "kourou.client.idempotence.idempotence_database": ("DbApiStore",),
-            "kourou.client.idempotence.idempotence_stores": ("MemoryStore", "RedisStore", "SqliteStore"),
             "kourou.client.metrics": ("metrics_text",),
             "kourou.client.producer.producer_hooks": ("EndTransactionContext", "ProducerHook", "SendContext"),
             "kourou.client.producer.producer_stats": ("ProducerStats",),
@@ -104,7 +114,10 @@ __all__ = [
     "AllocateConsistentHash",
     "AllocateMachineRoomNearby",
     "AllocateStrategy",
+    "AsyncDbApiStore",
     "AsyncPullSchedule",
+    "AsyncSqlAlchemyStore",
+    "AsyncTransactionalStore",
     "Claim",
     "ClientTlsConfig",
     "CompressionType",
@@ -127,6 +140,7 @@ __all__ = [
     "QueueSelector",
     "RedisStore",
     "SendContext",
+    "SqlAlchemyStore",
     "SqliteStore",
     "TopicStats",
     "Transaction",

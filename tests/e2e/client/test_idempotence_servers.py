@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
-from kourou.client.idempotence.idempotence import Claim, idempotent
+from kourou.client.idempotence.idempotence import idempotent
 from kourou.client.idempotence.idempotence_database import DbApiStore
 from kourou.client.idempotence.idempotence_stores import RedisStore
+from kourou.client.idempotence.store_protocols import Claim
 from kourou.errors import MessageInProgressError
 from kourou.protocol.message import Message
 from tests.needed import need, need_module
@@ -157,8 +158,8 @@ def ask(connect: Callable[[], Any], statement: str) -> list[Any]:
 def test_key_and_work_are_one_transaction_in_postgresql(connect: Callable[[], Any]) -> None:
     ask(connect, "CREATE TABLE charges (order_id TEXT)")
     store = DbApiStore(connect)
-    store.create_table()
-    store.create_table()
+    store.create_tables()
+    store.create_tables()
     fails = [True]
 
     @idempotent(store=store, scope="billing")
@@ -184,7 +185,7 @@ def test_key_and_work_are_one_transaction_in_postgresql(connect: Callable[[], An
 def test_of_many_deliveries_at_once_one_is_handled_with_postgresql(connect: Callable[[], Any]) -> None:
     ask(connect, "CREATE TABLE payments (order_id TEXT)")
     store = DbApiStore(connect, table="payment_keys")
-    store.create_table()
+    store.create_tables()
     all_there = threading.Barrier(8, timeout=10)
 
     @idempotent(store=store, scope="payments")

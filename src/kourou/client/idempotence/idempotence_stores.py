@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Protocol, Self
 
-from kourou.client.idempotence.idempotence import Claim
+from kourou.client.idempotence.store_protocols import Claim
 
 DEFAULT_DONE_SECONDS: Final = 7 * 24 * 3600.0
 """How long a finished key is kept: longer than a broker keeps messages by default."""

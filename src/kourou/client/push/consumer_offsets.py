@@ -1,8 +1,11 @@
-"""Where a consumer's offsets are kept: at the brokers (clustering), or in a file (broadcasting).
+"""Where a consumer's offsets are kept: at brokers (clustering), in a file (broadcasting), or in a database.
 
-Both keep them in memory and store them every 5 s, when a queue moves to another consumer, and at the stop. A
+They are kept in memory and stored every 5 s, when a queue moves to another consumer, and at the stop. A
 crash in between repeats messages, and never skips one. While a master is away its slave gets them, and the
 master again as soon as it is back. StartOffset finds the first offset of a queue.
+
+In a database (`offsets=store`) handlers store them in their own transactions; what is stored here beside that
+covers messages without a handler: filtered ones and dead letters. The brokers get a copy, for monitoring.
 
 The file of a broadcasting consumer is that of Apache's Java client, which can read it and the reverse:
 `<folder>/<client id>/<group>/offsets.json`, and `offsets.json.bak` with the previous content:
@@ -16,20 +19,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from kourou.client.core.api import ClientApi
 from kourou.client.core.instance import ClientInstance
 from kourou.client.core.routes import Routes
-from kourou.client.push.consumer_options import ConsumerOptions
-from kourou.errors import KourouError, ProtocolError, StorageError
+from kourou.client.push.consumer_options import (
+    AsyncTransactionalOffsets,
+    ConsumerOptions,
+    TransactionalOffsets,
+)
+from kourou.errors import ClientError, KourouError, ProtocolError, StorageError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.bodies.codec import decode_body
 from kourou.protocol.bodies.offsets import OffsetSerializeWrapper
@@ -150,6 +158,10 @@ class ConsumerOffsets(Protocol):
     def update(self, queue: MessageQueue, consumer_offset: int) -> None:
         """Set the offset in memory."""
 
+    def reset(self, queue: MessageQueue, consumer_offset: int) -> None:
+        """Set the offset in memory, by request of an operator or because the queue does not have the old one:
+        it may be lower than the stored one."""
+
     def known(self, queue: MessageQueue) -> int | None:
         """The offset in memory; None if it was not read yet."""
 
@@ -185,6 +197,8 @@ class BrokerOffsets:
     def update(self, queue: MessageQueue, consumer_offset: int) -> None:
         """Set the offset in memory."""
         self._offsets[queue] = consumer_offset
+
+    reset = update
 
     def known(self, queue: MessageQueue) -> int | None:
         return self._offsets.get(queue)
@@ -264,6 +278,8 @@ class FileOffsets:
         """Set the offset in memory."""
         self._offsets[queue] = consumer_offset
 
+    reset = update
+
     def known(self, queue: MessageQueue) -> int | None:
         return self._offsets.get(queue)
 
@@ -287,10 +303,87 @@ class FileOffsets:
         """Nothing to do: the file is not shared, and the queue may be assigned again."""
 
 
+class DatabaseOffsets:
+    """Offsets in a database, with a copy at the brokers."""
+
+    def __init__(
+        self, store: TransactionalOffsets | AsyncTransactionalOffsets, copy: BrokerOffsets, group: str
+    ) -> None:
+        self._store = store
+        self._copy = copy
+        self._group = group
+        self._stored: dict[MessageQueue, int] = {}
+        self._resets: dict[MessageQueue, int] = {}
+
+    async def load(self) -> None:
+        """Nothing to do: `read` requests each offset."""
+
+    async def read(self, queue: MessageQueue) -> int | None:
+        """The offset in the database; the broker's if the group has never used the database for it."""
+        try:
+            await self._store_reset(queue)
+            found = await self._call(self._store.read_offset, self._group, queue)
+        except Exception as error:  # of the database's driver
+            raise ClientError(f"{queue}: its offset cannot be read from the database: {error!r}") from error
+        return await self._copy.read(queue) if found is None else int(found)
+
+    def update(self, queue: MessageQueue, consumer_offset: int) -> None:
+        """Set the offset in memory."""
+        self._copy.update(queue, consumer_offset)
+
+    def reset(self, queue: MessageQueue, consumer_offset: int) -> None:
+        """Set the offset in memory; the database's may be greater."""
+        self._resets[queue] = consumer_offset
+        self._copy.update(queue, consumer_offset)
+
+    def known(self, queue: MessageQueue) -> int | None:
+        return self._copy.known(queue)
+
+    def table(self) -> dict[MessageQueue, int]:
+        return self._copy.table()
+
+    async def persist(self, queues: Iterable[MessageQueue]) -> None:
+        """Store the offsets, first in the database."""
+        mine = list(queues)
+        for queue in mine:
+            try:
+                await self._persist(queue)
+            except Exception as error:  # of the database's driver
+                _log.warning(
+                    "group %s: cannot store the offset of %s, retrying: %r", self._group, queue, error
+                )
+        await self._copy.persist(mine)
+
+    async def _persist(self, queue: MessageQueue) -> None:
+        await self._store_reset(queue)
+        offset = self._copy.known(queue)
+        if offset is not None and offset != self._stored.get(queue):
+            await self._call(self._store.store_offset, self._group, queue, offset)
+            self._stored[queue] = offset
+
+    async def _store_reset(self, queue: MessageQueue) -> None:
+        offset = self._resets.get(queue)
+        if offset is not None:
+            store = partial(self._store.store_offset, is_reset=True)
+            await self._call(store, self._group, queue, offset)
+            self._resets.pop(queue)
+
+    async def _call(self, method: Callable[..., Any], *arguments: object) -> Any:
+        if inspect.iscoroutinefunction(self._store.read_offset):
+            return await method(*arguments)
+        return await asyncio.to_thread(method, *arguments)
+
+    def forget(self, queue: MessageQueue) -> None:
+        """The queue is no longer assigned."""
+        self._stored.pop(queue, None)
+        self._copy.forget(queue)
+
+
 def stored_offsets(instance: ClientInstance, group: str, options: ConsumerOptions) -> ConsumerOffsets:
-    """The offsets of a consumer: at the brokers, or in a file."""
+    """The offsets of a consumer."""
     if not options.is_broadcasting:
-        return BrokerOffsets(instance.api, instance.routes, group)
+        at_brokers = BrokerOffsets(instance.api, instance.routes, group)
+        return at_brokers if options.offsets is None else DatabaseOffsets(options.offsets, at_brokers, group)
     folder = default_folder() if options.offset_store_dir is None else Path(options.offset_store_dir)
     return FileOffsets(LocalOffsets(folder, instance.client_id, group))
 

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 from kourou.argument_types import check_field_types
 from kourou.client.core.message_checks import check_topic
 from kourou.client.core.settings import ClientOptions, ClientSettings, split_options
 from kourou.client.core.strategies import AllocateAveragely, AllocateStrategy, check_strategy
 from kourou.client.push.handlers import ConsumerHook, check_consumer_hooks
-from kourou.protocol.bodies import ConsumeFromWhere, MessageModel
+from kourou.protocol.bodies import ConsumeFromWhere, MessageModel, MessageQueue
 from kourou.protocol.names import RMQ_SYS_TRACE_TOPIC
 
 ConsumeFrom = Literal["last", "first"] | datetime
@@ -30,6 +30,34 @@ _AT_LEAST: Final = {
     "max_reconsume_times": -1,
 }
 _HALF_AN_HOUR_MS: Final = 30 * 60 * 1000
+
+
+class TransactionalOffsets(Protocol):
+    """Offsets that handlers store in their own transactions. The methods block."""
+
+    def read_offset(self, group: str, queue: MessageQueue) -> int | None:
+        """The next offset to consume; None if there is none."""
+        ...
+
+    def store_offset(
+        self, group: str, queue: MessageQueue, queue_offset: int, *, is_reset: bool = False
+    ) -> None:
+        """Store an offset without a handler. It moves forward only, unless `is_reset`."""
+        ...
+
+
+class AsyncTransactionalOffsets(Protocol):
+    """The same with async methods."""
+
+    async def read_offset(self, group: str, queue: MessageQueue) -> int | None:
+        """The next offset to consume; None if there is none."""
+        ...
+
+    async def store_offset(
+        self, group: str, queue: MessageQueue, queue_offset: int, *, is_reset: bool = False
+    ) -> None:
+        """Store an offset without a handler. It moves forward only, unless `is_reset`."""
+        ...
 
 
 class ConsumerKeywords(ClientOptions, total=False):
@@ -54,6 +82,7 @@ class ConsumerKeywords(ClientOptions, total=False):
     rebalance_interval_ms: int
     stop_timeout_ms: int
     offset_store_dir: str | Path | None
+    offsets: TransactionalOffsets | AsyncTransactionalOffsets | None
     hooks: Sequence[ConsumerHook]
     trace: bool
     trace_topic: str
@@ -102,6 +131,9 @@ class ConsumerOptions:
     """How long `stop` waits for running handlers."""
     offset_store_dir: str | Path | None = None
     """Where a broadcasting consumer stores its offsets; None: `~/.rocketmq_offsets`."""
+    offsets: TransactionalOffsets | AsyncTransactionalOffsets | None = None
+    """A store of `@idempotent` handlers, such as `DbApiStore`, that keeps the offsets too: each in the
+    transaction of its handler. Needs `orderly`. None: at the brokers."""
     hooks: Sequence[ConsumerHook] = ()
     """`ConsumerHook`s of `kourou.client`, called around each handler."""
     trace: bool = False
@@ -119,10 +151,25 @@ class ConsumerOptions:
             if getattr(self, name) < least:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
         check_strategy(self.strategy)
+        self._check_offsets()
         check_consumer_hooks(self.hooks)
         check_topic(self.trace_topic)
         if not 10 <= self.suspend_ms <= 30_000:
             raise ValueError(f"suspend_ms is {self.suspend_ms}; it must be from 10 to 30000")
+
+    def _check_offsets(self) -> None:
+        if self.offsets is None:
+            return
+        if not (hasattr(self.offsets, "read_offset") and hasattr(self.offsets, "store_offset")):
+            raise TypeError(
+                "offsets is a store of kourou.client that keeps them in a database, such as DbApiStore, "
+                f"not {self.offsets!r}"
+            )
+        if not self.orderly or self.is_broadcasting:
+            raise ValueError(
+                "offsets=store needs orderly=True and clustering: one offset per queue cannot tell which "
+                "messages are consumed if they are handled concurrently"
+            )
 
     @property
     def is_broadcasting(self) -> bool:

@@ -30,7 +30,10 @@ MessageHandler: TypeAlias = (
     | Callable[[list[MessageExt], ConsumeContext], HandlerResult | Awaitable[HandlerResult]]
 )
 """The handlers that `subscribe` accepts."""
-_ONE_MESSAGE: Final = "kourou_takes_one_message"
+_BINDING: Final = "kourou_offset_binding"
+NEEDS_OFFSETS: Final = (
+    "without keys, repeats are found by their offsets only; consume with orderly=True, offsets=store"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +43,6 @@ class Handler:
     function: Callable[..., Any]
     is_async: bool
     takes_context: bool
-    takes_one_message: bool = False
-    """Whether it cannot be given a list."""
 
     @property
     def name(self) -> str:
@@ -52,22 +53,40 @@ def handler_of(function: MessageHandler) -> Handler:
     """Inspect a user's function; TypeError when it cannot take a message."""
     if not callable(function):
         raise TypeError(f"a handler is a function of a message, not {type(function).__name__}")
-    return Handler(function, _is_async(function), _takes_context(function), _takes_one_message(function))
+    return Handler(function, is_async_function(function), _takes_context(function))
 
 
-def only_one_message(function: FunctionT) -> FunctionT:
-    """Mark a handler that cannot be given a list of messages."""
-    setattr(function, _ONE_MESSAGE, True)
+@dataclass(frozen=True, slots=True)
+class OffsetBinding:
+    """How a handler stores the offsets of its messages in its own transaction."""
+
+    store: object
+    needs_offsets: bool
+    """Whether it recognises repeats by nothing else."""
+    bind: Callable[[str], Callable[..., Any]]
+    """Returns the handler that stores the offsets of a group."""
+
+
+def bindable(function: FunctionT, binding: OffsetBinding) -> FunctionT:
+    """Mark a handler that can store offsets."""
+    setattr(function, _BINDING, binding)
     return function
 
 
-def check_batch_size(handler: Handler, batch_size: int) -> None:
-    """TypeError for a handler of single messages that would be given lists."""
-    if batch_size > 1 and handler.takes_one_message:
+def bound_handler(function: MessageHandler, offsets: object | None, group: str) -> MessageHandler:
+    """The handler that stores the group's offsets in `offsets`; the same one if that is None. TypeError if
+    it cannot."""
+    binding: OffsetBinding | None = getattr(function, _BINDING, None)
+    if offsets is None:
+        if binding is not None and binding.needs_offsets:
+            raise TypeError(f"{_name_of(function)} has key=None: {NEEDS_OFFSETS}")
+        return function
+    if binding is None or binding.store is not offsets:
         raise TypeError(
-            f"{handler.name} is @idempotent and takes one message, and batch_size is {batch_size}: consume "
-            "with batch_size=1, or call it for each message from a handler of lists"
+            f"{_name_of(function)} does not store the offsets of this consumer: with offsets=store, "
+            "subscribe the function that is decorated by @idempotent(store=store) itself, with that store"
         )
+    return binding.bind(group)
 
 
 def checked_result(result: object, handler: Handler) -> ConsumeResult:
@@ -85,17 +104,12 @@ def _name_of(function: Callable[..., Any]) -> str:
     return getattr(function, "__qualname__", None) or repr(function)
 
 
-def _is_async(function: Callable[..., Any]) -> bool:
+def is_async_function(function: Callable[..., Any]) -> bool:
+    """Whether calls return coroutines: of an `async def`, or an object with an async `__call__`."""
     while isinstance(function, functools.partial):
         function = function.func
     call = getattr(function, "__call__", None)  # noqa: B004 (the method itself is inspected)
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
-
-
-def _takes_one_message(function: Callable[..., Any]) -> bool:
-    while isinstance(function, functools.partial):
-        function = function.func
-    return getattr(function, _ONE_MESSAGE, False)
 
 
 def _takes_context(function: Callable[..., Any]) -> bool:

@@ -47,7 +47,7 @@ from kourou.client.core.subscription import (
 from kourou.client.push.consumer_calls import ConsumerCalls
 from kourou.client.push.consumer_options import ConsumerKeywords, ConsumerOptions, split_consumer_keywords
 from kourou.client.push.consumer_stats import ConsumerStats
-from kourou.client.push.handlers import MessageHandler, check_batch_size, handler_of
+from kourou.client.push.handlers import MessageHandler, bound_handler, handler_of
 from kourou.client.push.push_engine import PushEngine
 from kourou.errors import ClientStateError
 from kourou.protocol.bodies import ConsumerData, ConsumeType, MessageQueue
@@ -144,8 +144,7 @@ class AsyncPushConsumer(AsyncBlockOnly):
         check_topic(topic)
         data = subscription_data(self._namespace.wrap(topic), expression, expression_type)
         warn_of_unlikely_tags(topic, data)
-        found = handler_of(handler)
-        check_batch_size(found, self.options.batch_size)
+        found = handler_of(bound_handler(handler, self.options.offsets, self._wire_group))
         self._subscriptions.add(topic, Subscription.of(data, found))
         if self._engine is not None:
             self._instance.check_running()

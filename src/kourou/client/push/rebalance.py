@@ -11,6 +11,7 @@ until it is back.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Callable, Collection, Iterable
@@ -309,17 +310,21 @@ class Rebalancer:
         del self.assigned[assigned.queue]
         self._dropped(assigned)
         offset = assigned.consumed_offset if queue_offset is None else queue_offset
-        if self._locks is not None:
-            self._leaving[assigned.queue] = assigned
-        if offset is not None:
-            self._offsets.update(assigned.queue, offset)
-            # The next member reads the offset from the broker: this one must not take the queue before it is
-            # stored.
-            self._storing.add(assigned.queue)
-            try:
+        # The next member reads the offset where it is stored: this one must not take the queue before.
+        self._storing.add(assigned.queue)
+        try:
+            if queue_offset is not None and self._options.offsets is not None:
+                # A handler that is still running would store its own offset over this one.
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(assigned.idle.wait(), _FORCED_UNLOCK_MS / 1000)
+            if self._locks is not None:
+                self._leaving[assigned.queue] = assigned
+            if offset is not None:
+                store = self._offsets.update if queue_offset is None else self._offsets.reset
+                store(assigned.queue, offset)
                 await self._offsets.persist([assigned.queue])
-            finally:
-                self._storing.discard(assigned.queue)
+        finally:
+            self._storing.discard(assigned.queue)
         self._offsets.forget(assigned.queue)
 
     async def move(self, assigned: AssignedQueue, queue_offset: int) -> None:

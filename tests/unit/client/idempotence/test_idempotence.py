@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import threading
 from pathlib import Path
 
 import pytest
 
-from kourou.client.idempotence.idempotence import (
-    Claim,
-    IdempotenceStore,
-    business_key,
-    idempotent,
-    unique_id_key,
-)
+from kourou.client.idempotence.idempotence import business_key, idempotent, unique_id_key
 from kourou.client.idempotence.idempotence_stores import MemoryStore, SqliteStore
+from kourou.client.idempotence.store_protocols import Claim, IdempotenceStore
 from kourou.client.push.consume_result import ConsumeContext, ConsumeResult
 from kourou.client.push.handlers import handler_of
-from kourou.client.push.push_consumer import AsyncPushConsumer
 from kourou.errors import MessageInProgressError, NoBusinessKeyError
 from kourou.protocol.bodies.message_queue import MessageQueue
 from kourou.protocol.message import Message, MessageExt
@@ -208,24 +201,85 @@ def test_a_lease_is_a_time() -> None:
         idempotent(store=MemoryStore(), lease_seconds=0)
 
 
-def test_batches_are_refused() -> None:
-    handle = idempotent(store=MemoryStore())(lambda messages: None)
-    with pytest.raises(TypeError, match="takes one message; consume with batch_size 1"):
-        handle([order()])
+def test_of_a_batch_the_handler_gets_what_is_new(store: IdempotenceStore) -> None:
+    batches: list[list[str]] = []
+
+    @idempotent(store=store, scope="billing")
+    def charge(messages: list[Message]) -> None:
+        batches.append([message.keys[0] for message in messages])
+
+    charge([order(1), order(2)])
+    charge([order(2), order(3), order(3), order(1), order(4)])
+    charge([order(1), order(4)])
+    assert batches == [["order-1", "order-2"], ["order-3", "order-4"]]
 
 
-@pytest.mark.parametrize("batch_size", [1, 2])
-async def test_a_consumer_of_batches_refuses_an_idempotent_handler(batch_size: int) -> None:
-    @idempotent(store=MemoryStore())
-    def charge(message: MessageExt) -> None: ...
+def test_a_batch_that_fails_comes_again_as_a_whole(store: IdempotenceStore) -> None:
+    results = [ConsumeResult.LATER, ConsumeResult.SUCCESS]
+    sizes: list[int] = []
 
-    consumer = AsyncPushConsumer("billing", batch_size=batch_size)
-    for handler in (charge, functools.partial(charge)):
-        if batch_size == 1:
-            await consumer.subscribe("Orders", handler)
+    @idempotent(store=store, scope="billing")
+    def charge(messages: list[Message]) -> ConsumeResult:
+        sizes.append(len(messages))
+        return results[len(sizes) - 1]
+
+    for _ in range(3):
+        charge([order(1), order(2)])
+    assert sizes == [2, 2]
+
+
+def test_a_batch_with_a_message_in_progress_elsewhere_holds_none(store: IdempotenceStore) -> None:
+    done: list[str] = []
+
+    @idempotent(store=store, scope="billing")
+    def charge(messages: list[Message]) -> None:
+        done.extend(message.keys[0] for message in messages)
+
+    store.claim("billing/Orders/order-2", "another", 60)
+    with pytest.raises(MessageInProgressError, match="order-2"):
+        charge([order(1), order(2), order(3)])
+    charge([order(1), order(3)])
+    assert done == ["order-1", "order-3"]
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_ack_index_counts_what_the_handler_got(store: IdempotenceStore, raises: bool) -> None:
+    got: list[list[str]] = []
+
+    @idempotent(store=store, scope="billing")
+    def charge(messages: list[Message], context: ConsumeContext) -> None:
+        got.append([message.keys[0] for message in messages])
+        context.ack_index = 0
+        if raises:
+            raise ValueError("no money for the second")
+
+    def deliver(messages: list[Message]) -> int | None:
+        context = ConsumeContext(MessageQueue("Orders", "broker-a", 0))
+        if raises and messages:
+            with pytest.raises(ValueError, match="no money"):
+                charge(messages, context)
         else:
-            with pytest.raises(TypeError, match="charge.* takes one message, and batch_size is 2"):
-                await consumer.subscribe("Orders", handler)
+            charge(messages, context)
+        return context.ack_index
+
+    assert deliver([order(2)]) == 0
+    # Of 1, 2, 3 the second is known, so the handler gets 1 and 3 and consumes 1: the consumer keeps 1 and 2.
+    assert deliver([order(1), order(2), order(3)]) == 1
+    assert deliver([order(3)]) == 0
+    assert got == [["order-2"], ["order-1", "order-3"], ["order-3"]]
+
+
+async def test_async_batches(store: IdempotenceStore) -> None:
+    sizes: list[int] = []
+
+    @idempotent(store=store, scope="billing")
+    async def charge(messages: list[Message]) -> None:
+        sizes.append(len(messages))
+
+    await charge([order(1), order(2)])
+    await charge([order(2), order(3)])
+    await charge([order(1), order(3)])
+    assert sizes == [2, 1]
 
 
 def test_a_handler_with_a_context_stays_one(store: IdempotenceStore) -> None:

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from kourou.client.idempotence.idempotence import idempotent
-from kourou.client.idempotence.idempotence_database import DbApiStore, insert_statement
+from kourou.client.idempotence.idempotence_database import DbApiStore
+from kourou.client.idempotence.inbox_sql import Statement
 from kourou.client.push.consume_result import ConsumeResult
 from kourou.client.push.handlers import handler_of
+from kourou.errors import TransactionEndedError
 from kourou.protocol.message import Message
 
 ORDER = Message("Orders", b"{}", keys=["order-1"])
@@ -26,7 +28,7 @@ class Shop:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.store = DbApiStore(self.connect)
-        self.store.create_table()
+        self.store.create_tables()
         self.ask("CREATE TABLE charges (order_id TEXT)")
 
     def connect(self) -> sqlite3.Connection:
@@ -100,7 +102,7 @@ def test_a_crash_before_the_commit_leaves_neither(shop: Shop) -> None:
         given.execute("INSERT INTO charges VALUES ('order-1')")
         given.close()  # as the end of the process does
 
-    with pytest.raises(sqlite3.ProgrammingError):
+    with pytest.raises(TransactionEndedError, match="closed database"):
         store.run_once("k", crash, lambda result: True)
     assert (shop.charges, shop.keys) == (0, [])
 
@@ -133,9 +135,9 @@ def test_keys_that_differ_in_case_are_different(shop: Shop) -> None:
     assert "billing/Orders/\\xe4" in shop.keys
 
 
-def test_the_consumers_handler_takes_the_message_alone(shop: Shop) -> None:
+def test_the_consumers_handler_takes_the_message_and_its_context(shop: Shop) -> None:
     charge = charging(shop, lambda: None)
-    assert not handler_of(charge).takes_context  # type: ignore[arg-type]
+    assert handler_of(charge).takes_context  # type: ignore[arg-type]
     assert (charge.__name__, charge.__doc__) == ("charge", "Take the money.")
     # As logs name it.
     assert handler_of(charge).name == "charging.<locals>.charge"  # type: ignore[arg-type]
@@ -145,7 +147,7 @@ def test_the_consumers_handler_takes_the_message_alone(shop: Shop) -> None:
 def test_async_handlers_are_refused(shop: Shop) -> None:
     async def charge(message: Message, connection: sqlite3.Connection) -> None: ...
 
-    with pytest.raises(TypeError, match="charge is async, and a database transaction of this store is not"):
+    with pytest.raises(TypeError, match="charge is async, and DbApiStore blocks; .* use AsyncDbApiStore"):
         idempotent(store=shop.store)(charge)
 
 
@@ -162,7 +164,7 @@ def test_old_keys_are_forgotten_when_asked(shop: Shop) -> None:
     store.run_once("old", lambda connection: None, lambda result: True)
     now = 2_000.0
     store.run_once("new", lambda connection: None, lambda result: True)
-    store.forget_older_than(500)
+    assert store.forget_older_than(500) == 1
     assert shop.keys == ["new"]
 
 
@@ -175,20 +177,16 @@ def test_parameter_styles_that_sqlite_knows(shop: Shop, paramstyle: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("paramstyle", "markers", "parameters"),
+    ("paramstyle", "text", "parameters"),
     [
-        ("numeric", ":1, :2, :3", ("h", "k", 1)),
-        ("format", "%s, %s, %s", ("h", "k", 1)),
-        (
-            "pyformat",
-            "%(key_hash)s, %(message_key)s, %(done_ms)s",
-            {"key_hash": "h", "message_key": "k", "done_ms": 1},
-        ),
+        ("numeric", "a = :1 AND b = :2 OR a = :3", (1, 2, 1)),
+        ("format", "a = %s AND b = %s OR a = %s", (1, 2, 1)),
+        ("pyformat", "a = %(a)s AND b = %(b_0)s OR a = %(a)s", {"a": 1, "b_0": 2}),
     ],
 )
-def test_parameter_styles_of_other_drivers(paramstyle: str, markers: str, parameters: object) -> None:
-    statement = f"INSERT INTO t (key_hash, message_key, done_ms) VALUES ({markers})"
-    assert insert_statement("t", paramstyle, ("h", "k", 1)) == (statement, parameters)
+def test_parameter_styles_of_other_drivers(paramstyle: str, text: str, parameters: object) -> None:
+    statement = Statement("a = :a AND b = :b_0 OR a = :a", {"b_0": 2, "a": 1})
+    assert statement.in_style(paramstyle) == (text, parameters)
 
 
 class Pooled:
@@ -204,7 +202,7 @@ class Pooled:
 def test_a_driver_that_is_hidden_must_be_named(shop: Shop) -> None:
     store = DbApiStore(lambda: Pooled(shop.connect()))
     with pytest.raises(
-        ValueError, match=r"parameter style of .*Pooled is not known; give DbApiStore\(paramstyle"
+        ValueError, match=r"parameter style of .*Pooled is not known; give the store paramstyle=..."
     ):
         store.run_once("k", lambda connection: None, lambda result: True)
     named = DbApiStore(lambda: Pooled(shop.connect()), paramstyle="qmark")
@@ -225,7 +223,14 @@ def test_a_driver_is_found_by_the_package_around_its_connection(
 
 
 def test_options_that_cannot_be_are_refused(shop: Shop) -> None:
-    with pytest.raises(ValueError, match="table 'a; DROP'"):
-        DbApiStore(shop.connect, table="a; DROP")
+    for name in ("a; DROP", "a..b", "a.", "1a", "a-b", "x" * 49, "", None):
+        with pytest.raises(ValueError, match=f"table {name!r}: a name is at most 48 letters"):
+            DbApiStore(shop.connect, table=name)  # type: ignore[arg-type]
+    with pytest.raises(
+        ValueError, match="done_seconds is 0; it must be above 0, or None to keep keys forever"
+    ):
+        DbApiStore(shop.connect, done_seconds=0)
+    with pytest.raises(TypeError, match="connect must be a function that returns a connection, not str"):
+        DbApiStore("shop.db")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="paramstyle 'qmarks' is not one of qmark, numeric"):
         DbApiStore(shop.connect, paramstyle="qmarks")

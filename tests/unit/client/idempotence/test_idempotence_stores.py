@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kourou.client.idempotence.idempotence import Claim, IdempotenceStore
 from kourou.client.idempotence.idempotence_stores import MemoryStore, RedisStore, SqliteStore
+from kourou.client.idempotence.store_protocols import Claim, IdempotenceStore
 
 
 class Clock:
