@@ -239,11 +239,12 @@ class Inbox:
         condition = "" if is_reset else f"< {queue_offset:d}"
 
         def store() -> Steps:
-            moved: Rows = yield _execute(self.sql.set_offset(key_hash, queue_offset, now_ms, condition))
-            if moved.affected != 1:
-                found: Rows = yield _execute(self.sql.offset(key_hash))
-                if not found.rows:
-                    yield _execute(self.sql.insert_offset(key_hash, group, queue, queue_offset, now_ms))
+            # Not UPDATE first: for a row that does not exist MySQL would lock the gap, also for others.
+            found: Rows = yield _execute(self.sql.offset(key_hash))
+            if found.rows:
+                yield _execute(self.sql.set_offset(key_hash, queue_offset, now_ms, condition))
+            else:
+                yield _execute(self.sql.insert_offset(key_hash, group, queue, queue_offset, now_ms))
             yield lambda session: session.commit()
 
         yield from self._with_retries(store)

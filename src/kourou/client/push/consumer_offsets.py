@@ -155,6 +155,9 @@ class ConsumerOffsets(Protocol):
     async def read(self, queue: MessageQueue) -> int | None:
         """The stored offset; None if there is none."""
 
+    async def begin(self, queue: MessageQueue, consumer_offset: int) -> None:
+        """The group begins a queue at this offset, without a stored one."""
+
     def update(self, queue: MessageQueue, consumer_offset: int) -> None:
         """Set the offset in memory."""
 
@@ -188,6 +191,9 @@ class BrokerOffsets:
 
     async def load(self) -> None:
         """Nothing to do: `read` requests each offset."""
+
+    async def begin(self, queue: MessageQueue, consumer_offset: int) -> None:
+        """Nothing to do, as in Java."""
 
     async def read(self, queue: MessageQueue) -> int | None:
         return await self._routes.call_broker(
@@ -270,6 +276,9 @@ class FileOffsets:
         self._offsets = await asyncio.to_thread(self._file.load)
         self._stored = dict(self._offsets)
 
+    async def begin(self, queue: MessageQueue, consumer_offset: int) -> None:
+        """Nothing to do, as in Java."""
+
     async def read(self, queue: MessageQueue) -> int | None:
         """The offset from the file, or set since."""
         return self._offsets.get(queue)
@@ -326,6 +335,12 @@ class DatabaseOffsets:
         except Exception as error:  # of the database's driver
             raise ClientError(f"{queue}: its offset cannot be read from the database: {error!r}") from error
         return await self._copy.read(queue) if found is None else int(found)
+
+    async def begin(self, queue: MessageQueue, consumer_offset: int) -> None:
+        """Store the offset at once: after a crash before the first message, the group must not begin at a
+        later end of the queue."""
+        self.reset(queue, consumer_offset)
+        await self.read(queue)
 
     def update(self, queue: MessageQueue, consumer_offset: int) -> None:
         """Set the offset in memory."""
@@ -411,8 +426,11 @@ class StartOffset:
         stored = await self._offsets.read(queue)
         if stored is not None and stored >= 0:
             return stored
-        if end is not None:
-            return end
+        first = await self._first(queue) if end is None else end
+        await self._offsets.begin(queue, first)
+        return first
+
+    async def _first(self, queue: MessageQueue) -> int:
         if self._options.consume_from in ("first", "last"):
             return 0
         timestamp_ms = self._options.consume_timestamp_ms

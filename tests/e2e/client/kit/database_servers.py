@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -27,7 +28,9 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(words: Sequence[str], is_up: Callable[[], object], **options: Any) -> Iterator[None]:
+def running(
+    words: Sequence[str], is_up: Callable[[], object], *, stop: int = signal.SIGTERM, **options: Any
+) -> Iterator[None]:
     """A server until the block ends; up as soon as `is_up` raises nothing."""
     server = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **options)
     try:
@@ -41,7 +44,7 @@ def running(words: Sequence[str], is_up: Callable[[], object], **options: Any) -
                 time.sleep(0.05)
         yield
     finally:
-        server.terminate()
+        server.send_signal(stop)
         server.wait(30)
 
 
@@ -67,6 +70,7 @@ def postgresql() -> Iterator[int]:
         with running(
             words,
             lambda: dbapi.connect(user="shop", host="127.0.0.1", port=port, database="postgres").close(),
+            stop=signal.SIGINT,  # without waiting for clients
             cwd=folder,
             **user,
         ):
@@ -89,7 +93,14 @@ def mariadb() -> Iterator[int]:
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="kourou-mariadb-") as name:
         words = [
-            *(str(server), "--no-defaults", "--skip-grant-tables", f"--datadir={name}", f"--port={port}"),
+            *(
+                str(server),
+                "--no-defaults",
+                "--skip-grant-tables",
+                "--skip-name-resolve",
+                f"--datadir={name}",
+                f"--port={port}",
+            ),
             *("--bind-address=127.0.0.1", f"--socket={name}/socket", f"--pid-file={name}/pid"),
             *("--innodb-flush-log-at-trx-commit=0", "--innodb-lock-wait-timeout=20"),
             *(["--user=root"] if os.getuid() == 0 else []),
