@@ -177,7 +177,7 @@ def ci_tasks() -> list[Task]:
             ("-m", "integration", *found("tests/e2e/client")),
             env=_INTEGRATIONS,
             after=_AFTER_EXTRAS,
-            expected_s=60,
+            expected_s=100,
         ),
         suite(
             "console",

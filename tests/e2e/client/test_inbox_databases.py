@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
-from kourou import ConsumeResult
+from kourou import ConsumeContext, ConsumeResult
 from kourou.client.idempotence import inbox
+from kourou.client.idempotence.inbox_sql import is_transient
+from kourou.client.push.handlers import bound_handler
 from kourou.errors import ClientError, TransactionEndedError
 from tests.e2e.client.kit.database_servers import mariadb, postgresql
 from tests.e2e.client.kit.inbox_kit import KINDS, QUEUE, Place, Shop, order, orders
@@ -179,6 +181,32 @@ def test_of_many_deliveries_at_once_one_is_handled(shop: Shop) -> None:
     with ThreadPoolExecutor(8) as deliveries:
         list(deliveries.map(deliver, range(8)))
     assert shop.charged == ["order-1", "order-2", "order-3"]
+
+
+@pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
+@pytest.mark.parametrize("database", ["postgresql", "mariadb"])
+def test_at_every_isolation_level_one_is_handled(
+    places: Callable[[str], Place], database: str, level: str
+) -> None:
+    shop = Shop(places(database), "orm", engine_options={"isolation_level": level})
+    all_there = threading.Barrier(6, timeout=20)
+    charge = shop.handler()
+    by_offset = bound_handler(shop.handler(key=None), shop.store, "billing")  # type: ignore[arg-type]
+
+    def deliver(_: int) -> None:
+        all_there.wait()
+        for handle, arguments in ((charge, ()), (by_offset, (ConsumeContext(QUEUE),))):
+            while True:
+                try:
+                    handle(order(1), *arguments)  # type: ignore[operator]
+                    break
+                except Exception as error:
+                    assert is_transient(error)  # it is delivered again
+
+    with ThreadPoolExecutor(6) as deliveries:
+        list(deliveries.map(deliver, range(6)))
+    assert shop.charged == ["order-1", "order-1"]  # once by its key, once by its offset
+    shop.close()
 
 
 @on(BLOCKING)

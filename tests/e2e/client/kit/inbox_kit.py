@@ -74,6 +74,7 @@ class Shop:
     kind: str
     name: str = field(default_factory=lambda: f"shop{next(_numbers)}")
     options: dict[str, Any] = field(default_factory=dict)
+    engine_options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._dispose: Callable[[], Any] = lambda: None
@@ -116,7 +117,7 @@ class Shop:
             self._dispose = async_engine.dispose
             connect = async_sessionmaker(async_engine) if "orm" in self.kind else async_engine.connect
             return AsyncSqlAlchemyStore(connect, **options)
-        engine = create_engine(self.place.url(is_async=False), connect_args=arguments)
+        engine = create_engine(self.place.url(is_async=False), connect_args=arguments, **self.engine_options)
         self._dispose = engine.dispose
         return SqlAlchemyStore(sessionmaker(engine) if "orm" in self.kind else engine.connect, **options)
 
