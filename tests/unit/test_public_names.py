@@ -40,8 +40,8 @@ CLIENT = """
     ConsumeHookContext ConsumerHook ConsumerStats DbApiStore EndTransactionContext IdempotenceStore Lag
     LitePullStats MemoryStore ProducerHook ProducerStats PullContext PullResult PullStatus QueueChunk
     QueueEnd QueueSelector RedisStore SendContext SqlAlchemyStore SqliteStore TopicStats Transaction
-    TransactionSendResult TransactionalStore business_key lag metrics_text select_by_hash select_by_machine_room select_by_random
-    unique_id_key
+    TransactionSendResult TransactionalStore business_key lag metrics_text select_by_hash
+    select_by_machine_room select_by_random unique_id_key
 """.split()
 OTEL = ["ConsumeSpans", "SendSpans", "carry", "context_of"]
 TESTING = ["AsyncLocalCluster", "ClusterStateError", "LocalCluster", "NotConsumedError", "UnknownTopicError"]
