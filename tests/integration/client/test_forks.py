@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from kourou.client.core.unique_id import UniqueIds
-from kourou.client.idempotence.idempotence import Claim
 from kourou.client.idempotence.idempotence_stores import SqliteStore
+from kourou.client.idempotence.store_protocols import Claim
 from kourou.protocol.message_id import parse_unique_id
 
 
