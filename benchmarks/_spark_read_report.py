@@ -53,7 +53,7 @@ def read_table(reads: Rounds, cpu_us: Rounds, sizes: Iterable[int]) -> str:
             peer_width = "kafka" if width == "own" else width
             cells += [reads.ratio(key, (size_bytes, peer, peer_width)) for peer in PEERS]
             rows.append(cells)
-    return _table([*heads, *(f": {peer}" for peer in PEERS)], rows)
+    return table([*heads, *(f": {peer}" for peer in PEERS)], rows)
 
 
 def _cpu_cell(cpu_us: Rounds, key: Key) -> str:
@@ -69,7 +69,7 @@ def sink_table(sends: Rounds, sizes: Iterable[int]) -> str:
         keys: list[Key] = [(size_bytes, name) for name in names]
         medians = [f"{sends.median(key):,.0f}" for key in keys]
         rows.append([f"{size_bytes:,}", *medians, sends.ratio(keys[0], keys[-1])])
-    return _table(["bytes of a value", *(f"{name}, rows/s" for name in names), "ratio"], rows)
+    return table(["bytes of a value", *(f"{name}, rows/s" for name in names), "ratio"], rows)
 
 
 def latency_table(batches_ms: Rounds, sizes: Iterable[int]) -> str:
@@ -81,9 +81,10 @@ def latency_table(batches_ms: Rounds, sizes: Iterable[int]) -> str:
             p95_ms = times_ms[min(len(times_ms) - 1, len(times_ms) * 95 // 100)]
             cells = [f"{statistics.median(times_ms):.0f}", f"{p95_ms:.0f}", str(len(times_ms))]
             rows.append([f"{size_bytes:,}", str(key[1]), *cells])
-    return _table(["bytes of a value", "source", "p50, ms", "p95, ms", "batches"], rows)
+    return table(["bytes of a value", "source", "p50, ms", "p95, ms", "batches"], rows)
 
 
-def _table(heads: list[str], rows: list[list[str]]) -> str:
+def table(heads: list[str], rows: list[list[str]]) -> str:
+    """Cells as Markdown."""
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     return "\n".join([*lines, *("| " + " | ".join(cells) + " |" for cells in rows)])
