@@ -68,7 +68,7 @@ class SendRequest:
         self,
         code: int,
         topic: str,
-        body: bytes,
+        body: bytes | memoryview,
         properties: str,
         uniq_key: str,
         sys_flag: int,

@@ -1,4 +1,4 @@
-"""RowIds: the message ids of many rows at once, as a column.
+"""RowIds: the message ids of many rows at once.
 
 Ids have the format of all clients (client/core/unique_id.py). All rows of a batch share one millisecond: only
 the counter differs, and is formatted for all rows at once.
@@ -15,7 +15,6 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from kourou.config.host import local_address
 from kourou.protocol.message_id import UniqueIdGenerator
@@ -39,16 +38,10 @@ class RowIds:
             now_ms=self._own_ms,
         )
 
-    def column(self, count: int) -> pa.Array:
-        """`count` unique ids, as `large_binary`."""
+    def next_ids(self, count: int) -> npt.NDArray[np.uint8]:
+        """`count` unique ids, at least one: a row of characters for each."""
         chunks = [self._chunk(min(_COUNTERS, count - first)) for first in range(0, count, _COUNTERS)]
-        if not chunks:
-            return pa.array([], pa.large_binary())
-        raw = np.concatenate(chunks) if len(chunks) > 1 else chunks[0]
-        offsets = np.arange(count + 1, dtype=np.int64) * raw.shape[1]
-        return pa.LargeBinaryArray.from_buffers(
-            pa.large_binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(raw)]
-        )
+        return np.concatenate(chunks) if len(chunks) > 1 else chunks[0]
 
     def _chunk(self, count: int) -> npt.NDArray[np.uint8]:
         """The ids of one millisecond, one per row."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -33,6 +33,9 @@ T = TypeVar("T")
 _OVERHEAD_BYTES: Final = 8 * 1024
 """The approximate overhead of a batch in flight: a task, a request, futures. Rows that are sent alone may be
 so small that the overhead dominates."""
+
+_FAIR_BYTES: Final = 128 * 1024
+"""Below this size the cost of a request shows."""
 
 
 @dataclass(slots=True)
@@ -80,7 +83,7 @@ class RowSender:
     def send(self, batches: Iterator[pa.RecordBatch]) -> SinkCounts:
         """Send all rows. On return brokers have stored them; SinkRowError names a row that is not stored."""
         try:
-            for batch in batches:
+            for batch in merged(batches, self._enough_bytes):
                 origin = BatchOrigin(self._columns.rows(batch), self._partition, self._first_row)
                 for sink_batch in self._plan.sink_batches(origin):
                     self._submit(sink_batch)
@@ -91,6 +94,11 @@ class RowSender:
             # After a failure nothing is retried; requests already written may still be stored.
             self._deliveries.is_over = True
         return self._deliveries.counts
+
+    def _enough_bytes(self) -> int:
+        """How many rows are split among queues at once: enough for requests of a fair size to each."""
+        wanted = max(self._options.batch_bytes, _FAIR_BYTES * self._plan.queue_count)
+        return min(wanted, self._options.max_in_flight_bytes // 2)
 
     def _submit(self, sink_batch: RowBatch | SingleRow | RejectedRow) -> None:
         size_bytes = _OVERHEAD_BYTES + sink_batch.size_bytes
@@ -218,6 +226,25 @@ class _Deliveries:
             return str(error)
         times = self._options.retry_times
         return f"gave up after {times + 1} attempts (retryTimes={times}); last error: {error}"
+
+
+def merged(batches: Iterable[pa.RecordBatch], enough_bytes: Callable[[], int]) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of `enough_bytes` or more, except for the last one and those before a larger
+    one. Spark's Arrow batches may be small, and their rows are split among the queues that they select."""
+    waiting: list[pa.RecordBatch] = []
+    waiting_bytes = 0
+    for batch in batches:
+        size_bytes = batch.nbytes
+        if waiting and max(size_bytes, waiting_bytes) >= enough_bytes():
+            yield pa.concat_batches(waiting)
+            waiting, waiting_bytes = [], 0
+        if size_bytes >= enough_bytes():
+            yield batch
+        else:
+            waiting.append(batch)
+            waiting_bytes += size_bytes
+    if waiting:
+        yield pa.concat_batches(waiting)
 
 
 class _RejectedError(Exception):

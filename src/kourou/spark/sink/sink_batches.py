@@ -77,7 +77,7 @@ class RowBatch:
         """The number of bytes sent."""
         return int(self.entries.offsets[self.end] - self.entries.offsets[self.first])
 
-    def body(self) -> bytes:
+    def body(self) -> memoryview:
         return self.entries.body(self.first, self.end)
 
     def location(self) -> RowLocation:
@@ -141,6 +141,10 @@ class BatchPlan:
         self._options = options
         self._queues_of = queues_of
         self._ids = ids
+        self.queue_count = 1
+        """Among how many queues the rows of the last batch were split."""
+        # A broker's maxMessageSize applies to the body of a request, and so to a whole batch.
+        self._batch_bytes = min(options.batch_bytes, options.max_message_bytes)
         self._alone_bytes = min(ALONE_BYTES, options.batch_bytes, options.max_message_bytes + 1)
 
     def sink_batches(self, origin: BatchOrigin) -> Iterator[RowBatch | SingleRow | RejectedRow]:
@@ -148,7 +152,7 @@ class BatchPlan:
         rows = origin.rows
         if not rows.count:
             return
-        ids = self._ids.column(rows.count)
+        ids = self._ids.next_ids(rows.count)
         properties = encode_properties(rows, ids, drop_reserved=self._options.drop_reserved_properties)
         is_single = single_values(rows, alone_bytes=self._alone_bytes) | properties.is_single
         topics, topic_of = self._topics(rows)
@@ -156,13 +160,11 @@ class BatchPlan:
             topic_of, [code for code, topic in enumerate(topics) if not _takes_batches(topic)]
         )
         queues, queue_of = self._targets(rows, topics, topic_of)
+        self.queue_count = max(1, len(queues))
         order = _order(topic_of, queue_of)
-        values, texts = rows.value, properties.texts
+        entries = encode_entries(rows.value, properties, order)
         if order is None:
             order = np.arange(rows.count)
-        else:
-            values, texts = values.take(pa.array(order)), texts.take(pa.array(order))
-        entries = encode_entries(values, texts)
         topic_of, queue_of, is_single = topic_of[order], queue_of[order], is_single[order]
         for first, end in _runs(topic_of, queue_of):
             topic, target = topics[topic_of[first]], int(queue_of[first])
@@ -188,21 +190,22 @@ class BatchPlan:
         self, rows: Rows, topics: list[str | None], topic_of: Int64s
     ) -> tuple[list[MessageQueue], Int64s]:
         """The selected queues, and the index of each row's queue."""
-        targets: list[MessageQueue] = []
+        places: dict[MessageQueue, int] = {}
         target_of = np.full(rows.count, _FREE, np.int64)
         if rows.sharding_key is None and rows.queue_id is None:
-            return targets, target_of
-        places: dict[MessageQueue, int] = {}
+            return [], target_of
         queue_keys = _QueueKeys.of(rows)
         for code, topic in enumerate(topics):
             wanted = np.flatnonzero((topic_of == code) & queue_keys.is_set)
             if topic is None or not len(wanted) or send_topic_problem(topic):
                 continue
             choose = _QueueOf(topic, self._queues_of(topic))
-            found, key_of = np.unique(queue_keys.codes[wanted], return_inverse=True)
-            queues = [choose(queue_keys.key(int(key))) for key in found]
-            chosen = [_NONE if queue is None else places.setdefault(queue, len(places)) for queue in queues]
-            target_of[wanted] = np.array(chosen, np.int64)[key_of]
+            keys = queue_keys.codes[wanted]
+            target_of_key = np.full(int(keys.max()) + 1, _NONE, np.int64)
+            for key in np.flatnonzero(np.bincount(keys)).tolist():
+                if queue := choose(queue_keys.key(key)):
+                    target_of_key[key] = places.setdefault(queue, len(places))
+            target_of[wanted] = target_of_key[keys]
         return list(places), target_of
 
     def _single(
@@ -218,7 +221,7 @@ class BatchPlan:
     def _batches(self, offsets: Int64s, low: int, high: int) -> Iterator[tuple[int, int]]:
         """Cut rows into batches within the limits on bytes and rows."""
         while low < high:
-            limit = offsets[low] + self._options.batch_bytes
+            limit = offsets[low] + self._batch_bytes
             fits = int(np.searchsorted(offsets, limit, side="right")) - 1
             end = min(max(fits, low + 1), low + self._options.batch_rows, high)
             yield low, end
@@ -298,7 +301,10 @@ def _order(topic_of: Int64s, queue_of: Int64s) -> Int64s | None:
     """The order of rows by topic and queue, stable; None where they are ordered already."""
     if (topic_of == topic_of[0]).all() and (queue_of == queue_of[0]).all():
         return None
-    return np.lexsort((queue_of, topic_of))
+    low, high = int(queue_of.min()), int(queue_of.max())
+    places = topic_of * (high - low + 1) + (queue_of - low)
+    # Small numbers are sorted by their digits.
+    return np.argsort(places.astype(np.min_scalar_type(int(places.max()))), kind="stable")
 
 
 def _runs(topic_of: Int64s, queue_of: Int64s) -> Iterator[tuple[int, int]]:

@@ -115,17 +115,29 @@ def _missing(positions: dict[str, int], given: set[str], topic: str | None) -> l
 
 
 def _bytes(column: pa.Array) -> pa.Array:
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
     return column.cast(pa.large_binary())
 
 
 def _keys(column: pa.Array) -> pa.Array:
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
-        return column.cast(pa.large_list(pa.large_string()))
+        return _empty_nulls(column.cast(pa.large_list(pa.large_string())))
     return _bytes(column)
 
 
 def _map(column: pa.Array) -> pa.Array:
-    return column.cast(pa.map_(pa.large_string(), pa.large_string()))
+    return _empty_nulls(column.cast(pa.map_(pa.large_string(), pa.large_string())))
+
+
+def _empty_nulls(column: pa.Array) -> pa.Array:
+    """Lists or maps of which a null has no items: in Arrow it may have some, which do not count."""
+    if not column.null_count:
+        return column
+    offsets = column.offsets.to_numpy()
+    if not (offsets[1:] > offsets[:-1])[column.is_null().to_numpy(zero_copy_only=False)].any():
+        return column
+    return column.take(pa.array(range(len(column)), pa.int64()))
 
 
 def _int64(column: pa.Array) -> pa.Array:

@@ -70,9 +70,10 @@ class SinkOptions:
     delivery: str = AT_LEAST_ONCE
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
     """Of a row's value (the broker's `maxMessageSize`)."""
-    batch_bytes: int = 256 * 1024
-    """Rows of one topic are batched up to this size."""
-    batch_rows: int = 1_000
+    batch_bytes: int = 1024 * 1024
+    """Rows of one topic are batched up to this size, and that of `max_message_bytes`. The cost of a request
+    no longer matters then, for the broker either, and a task has several in flight."""
+    batch_rows: int = 4_000
     max_in_flight_bytes: int = 8 * 1024 * 1024
     """How much a task sends ahead of the brokers' responses."""
     send_timeout_ms: int = 10_000
@@ -106,8 +107,8 @@ class SinkOptions:
             producer_group=_name(reader, "producerGroup", user_group_problem, DEFAULT_GROUP),
             delivery=reader.choice("delivery", AT_LEAST_ONCE, [AT_LEAST_ONCE]),
             max_message_bytes=reader.size_bytes("maxMessageBytes", DEFAULT_MAX_MESSAGE_BYTES),
-            batch_bytes=reader.size_bytes("batchBytes", 256 * 1024),
-            batch_rows=reader.number("batchRows", 1_000),
+            batch_bytes=reader.size_bytes("batchBytes", 1024 * 1024),
+            batch_rows=reader.number("batchRows", 4_000),
             max_in_flight_bytes=reader.size_bytes("maxInFlightBytes", 8 * 1024 * 1024),
             send_timeout_ms=reader.number("sendTimeoutMs", 10_000),
             retry_times=reader.number("retryTimes", 20, low=0),

@@ -59,9 +59,10 @@ class SinkProducer(AsyncProducer):
             )
 
     async def send_entries(
-        self, topic: str, body: bytes, count: int, queue: MessageQueue | None = None
+        self, topic: str, body: bytes | memoryview, count: int, queue: MessageQueue | None = None
     ) -> SendResult:
-        """Send a batch body of `count` messages, to `queue` or to the next one. Errors as for `send`."""
+        """Send a batch body of `count` messages, to `queue` or to the next one. Errors as for `send`. A view
+        must not change until then."""
         sends = self._running()
         message = Message(topic, b"-")  # a placeholder for those in the body
         choose = None if queue is None else self._choice(message, queue)

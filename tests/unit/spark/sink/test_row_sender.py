@@ -12,7 +12,7 @@ import pytest
 from kourou.protocol.message import Message
 from tests.spark.kit.sink_kit import record_batch, schema_of
 
-from kourou.spark.sink.sending import RowSender, SinkCounts  # isort: skip (the kit skips without pyarrow)
+from kourou.spark.sink.sending import RowSender, SinkCounts, merged  # isort: skip (the kit skips without pyarrow)
 from kourou.spark.sink.sink_columns import SinkColumns  # isort: skip
 from kourou.spark.sink.sink_options import SinkOptions  # isort: skip
 
@@ -98,3 +98,20 @@ def test_a_refused_row_counts_with_its_value(value: bytes | None) -> None:
     )
     assert counts.refused_rows == 100
     assert most == (12 if value is None else 2)
+
+
+@pytest.mark.parametrize("enough_bytes", [1, 64, 100, 1_000_000])
+def test_small_batches_of_arrow_are_merged_in_order(enough_bytes: int) -> None:
+    schema = schema_of(["queue_id"])
+    sizes = [3, 5, 0, 40, 1, 1, 30, 2]
+    numbers = iter(range(sum(sizes)))
+    batches = [record_batch(schema, [{"queue_id": next(numbers)} for _ in range(size)]) for size in sizes]
+    found = list(merged(iter(batches), lambda: enough_bytes))
+    assert [row for batch in found for row in batch.column(0).to_pylist()] == list(range(sum(sizes)))
+    for batch, after in zip(found, found[1:], strict=False):
+        assert max(batch.nbytes, after.nbytes) >= enough_bytes
+    assert len(found) == 1 or enough_bytes < sum(batch.nbytes for batch in batches)
+
+
+def test_no_batches_of_arrow_are_none_when_merged() -> None:
+    assert list(merged(iter([]), lambda: 1)) == []
