@@ -29,6 +29,7 @@ from kourou.console.api import (
     dead_letters,
     doctor,
     group_changes,
+    group_files,
     group_offsets,
     groups,
     message,
@@ -91,6 +92,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *producers.ENDPOINTS,
     *sends.ENDPOINTS,
     *topic_files.ENDPOINTS,
+    *group_files.ENDPOINTS,
 )
 """Every operation of the API."""
 

@@ -94,6 +94,17 @@ def test_a_chinese_browser_sees_chinese_and_can_change_to_english(
     assert page.locator("html").get_attribute("lang") == "en"
 
 
+def test_a_table_with_columns_beyond_the_edge_is_marked(visit: Visit, console: ConsoleProcess) -> None:
+    visitor = visit(console.url, viewport={"width": 800, "height": 800})
+    page = visitor.open("/brokers")
+    marked = page.locator(".table-scroll[data-more]")
+    marked.wait_for()
+
+    page.locator(".table-scroll").first.evaluate("element => element.scrollTo(10000, 0)")
+
+    marked.wait_for(state="detached")
+
+
 def test_an_unknown_path_leads_back_to_the_overview(visitor: Visitor) -> None:
     page = visitor.page
     page.goto(visitor.url + "/no/such/page")

@@ -71,6 +71,20 @@ def test_properties_and_bodies_are_searched_with_progress(visitor: Visitor) -> N
     assert page.get_by_role("table", name="Messages").get_by_role("rowheader").count() == 5
 
 
+def test_a_search_that_fails_does_not_leave_the_results_of_the_one_before(visitor: Visitor) -> None:
+    page = visitor.open(f"/messages?tab=search&topic={ORDERS}")
+    page.get_by_role("button", name="Search").click()
+    page.get_by_role("table", name="Messages").wait_for()
+
+    page.get_by_label("SQL").fill("region = = 'north'")
+    with visitor.expecting(400):
+        page.get_by_role("button", name="Search").click()
+        page.get_by_role("alert").wait_for()
+        visitor.problems.clear()
+
+    assert page.get_by_role("table", name="Messages").count() == 0
+
+
 def test_the_groups_of_a_message_and_its_delivery_to_a_client(visitor: Visitor, shop: Shop) -> None:
     page = visitor.open(f"/messages/{ORDERS}/{shop.order_ids[0]}")
     row(page, WAREHOUSE).get_by_text("consumed", exact=True).wait_for()

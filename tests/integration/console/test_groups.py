@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from kourou import AsyncProducer, AsyncPushConsumer, MessageExt
+from kourou.cli.admin.group_commands import _read_configs
 from kourou.testing.cluster import Cluster
 from tests.integration.admin.dead_broker import register_dead_broker
 from tests.integration.admin.gone_broker import register
@@ -217,3 +220,32 @@ async def test_one_group_while_a_broker_is_away(console: Console, traffic: Traff
     assert {queue["broker_name"] for queue in orders["queues"]} == {"broker-a", "broker-b"}
     view = await console.get(f"/topics/{TOPIC}")
     assert [(group["group"], group["lag"]) for group in view["groups"]] == [(GROUP, 0)]
+
+
+async def test_groups_are_exported_and_imported(console: Console, tmp_path: Path) -> None:
+    await console.change("POST", "/groups", {"group": "billing", "retry_max_times": 3})
+    await console.change("POST", "/groups", {"group": "stock", "brokers": ["broker-a"]})
+    await console.change("PUT", "/groups/billing", {"consume_enable": False, "brokers": ["broker-b"]})
+    entries = await console.get("/exports/groups")
+    assert [(one["groupName"], one["consumeEnable"], one["brokers"]) for one in entries] == [
+        ("billing", True, ["broker-a"]),
+        ("billing", False, ["broker-b"]),
+        ("stock", True, ["broker-a"]),
+    ]
+    # mqadmin reads the same file.
+    file = tmp_path / "groups.json"
+    file.write_text(json.dumps(entries))
+    assert [config.retry_max_times for config in _read_configs(file)] == [3, 3, 16]
+
+    await console.change("DELETE", "/groups/billing")
+    preview = await console.preview("POST", "/imports/groups", {"groups": entries})
+    assert preview["effects"] == [
+        "Creates 1 group on broker-a: billing",
+        "Creates 1 group on broker-b: billing",
+        "Skips 1 group on brokers that have them already",
+    ]
+    await console.change("POST", "/imports/groups", {"groups": entries}, plan=preview["plan"])
+    assert await console.get("/exports/groups") == entries
+    for wrong, named in (([{"groupName": "a b"}], "groups[0]"), ([{"name": "G"}], "groupName")):
+        answer = await console.change("POST", "/imports/groups", {"groups": wrong}, status=400)
+        assert named in answer["error"]["message"]

@@ -166,7 +166,8 @@ export function useLive(path, seconds = 5, params = undefined) {
         const data = await request("GET", path + query, undefined, undefined, { signal: controller.signal });
         if (!controller.signal.aborted) setState({ path, query, data, error: null, isLoading: false });
       } catch (error) {
-        if (!controller.signal.aborted) setState((old) => ({ ...old, error, isLoading: false }));
+        // Older data stays, but not that of other params: it would pass for the answer.
+        if (!controller.signal.aborted) setState((old) => ({ path, query, data: old.query === query ? old.data : null, error, isLoading: false }));
       }
       inFlight = false;
       lastRead = Date.now();

@@ -25,9 +25,10 @@ import { toast } from "./toast.js";
  * @param {boolean} [props.dangerous] it cannot be undone: the button is red
  * @param {any} [props.intro] above the fields
  * @param {(answer: any) => any} [props.result] shown below the outcomes
+ * @param {boolean} [props.resultHasOutcomes] the result shows the outcome of each target itself
  * @param {(details: any) => any} [props.details] shows the figures of a preview, below the effects
  */
-export function ChangeDialog({ title, fields = [], initial = {}, request, onClose, onDone, confirm, dangerous = false, intro, result, details }) {
+export function ChangeDialog({ title, fields = [], initial = {}, request, onClose, onDone, confirm, dangerous = false, intro, result, resultHasOutcomes = false, details }) {
   const [values, setValues] = useState(() => initialValues(fields, initial));
   const [messages, setMessages] = useState({});
   const [step, setStep] = useState(fields.length ? "form" : "preview");
@@ -108,7 +109,7 @@ export function ChangeDialog({ title, fields = [], initial = {}, request, onClos
       hasMoved && html`<${Note} kind="warn">${t("change.moved")}<//>`,
       preview ? html`<${Preview} preview=${preview} details=${details} />` : !error && html`<${Loading} label=${t("change.previewing")} />`,
     ]}
-    ${step === "outcome" && [html`<${Outcomes} outcomes=${answer.outcomes ?? []} />`, result?.(answer)]}
+    ${step === "outcome" && [html`<${Outcomes} outcomes=${answer.outcomes ?? []} isShort=${resultHasOutcomes} />`, result?.(answer)]}
     ${error && html`<${ErrorBox} error=${error} onRetry=${step === "preview" && !preview ? showPreview : undefined} />`}
   <//>`;
 }
@@ -125,12 +126,12 @@ export function Preview({ preview, details }) {
   </div>`;
 }
 
-/** The outcome for each target. @param {{outcomes: {target: string, is_done: boolean, problem: string|null}[]}} props */
-export function Outcomes({ outcomes }) {
+/** The outcome for each target; short: how many failed. @param {{outcomes: {target: string, is_done: boolean, problem: string|null}[], isShort?: boolean}} props */
+export function Outcomes({ outcomes, isShort = false }) {
   const failed = outcomes.filter((outcome) => !outcome.is_done).length;
   return html`<div role="status">
     ${failed > 0 && html`<${Note} kind="bad">${t("change.partly", { failed, count: outcomes.length })}<//>`}
-    <ul class="outcomes">${outcomes.map((outcome) => html`<li key=${outcome.target} class=${outcome.is_done ? "is-good" : "is-bad"}>
-      <${Icon} name=${outcome.is_done ? "check" : "cross"} label=${t(outcome.is_done ? "change.target_done" : "change.target_failed")} /><strong>${outcome.target}</strong>${outcome.problem && html`<span>${outcome.problem}</span>`}</li>`)}</ul>
+    ${!isShort && html`<ul class="outcomes">${outcomes.map((outcome) => html`<li key=${outcome.target} class=${outcome.is_done ? "is-good" : "is-bad"}>
+      <${Icon} name=${outcome.is_done ? "check" : "cross"} label=${t(outcome.is_done ? "change.target_done" : "change.target_failed")} /><strong>${outcome.target}</strong>${outcome.problem && html`<span>${outcome.problem}</span>`}</li>`)}</ul>`}
   </div>`;
 }

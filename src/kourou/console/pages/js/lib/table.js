@@ -75,6 +75,21 @@ export function Table(props) {
     scroller.current.scrollTop = 0;
   }, [resetKey]);
 
+  // Marks that there are columns beyond the right edge.
+  useLayoutEffect(() => {
+    const element = scroller.current;
+    const mark = () => element.toggleAttribute("data-more", element.scrollWidth - element.clientWidth - element.scrollLeft > 1);
+    mark();
+    element.addEventListener("scroll", mark, { passive: true });
+    const observer = new ResizeObserver(mark);
+    observer.observe(element);
+    observer.observe(element.querySelector("table"));
+    return () => {
+      element.removeEventListener("scroll", mark);
+      observer.disconnect();
+    };
+  }, []);
+
   // Columns keep at least the width they once had: rows that scroll into view do not make them jump.
   useLayoutEffect(() => {
     const heads = scroller.current.querySelectorAll("thead th");

@@ -121,7 +121,7 @@ function RedriveDialog({ group, selection, positions, onClose, onDone }) {
   });
   const intro = html`<p>${positions ? tn("dead-letters.redrive_chosen", positions.length, { group }) : t("dead-letters.redrive_matching", { group })}</p>`;
   return html`<${ChangeDialog} title=${t("dead-letters.redrive")} fields=${fields} intro=${intro} request=${request} confirm=${t("dead-letters.redrive")} onClose=${onClose} onDone=${onDone}
-    result=${(answer) => html`<${Results} results=${answer.result} />`} />`;
+    resultHasOutcomes result=${(answer) => html`<${Results} results=${answer.result} />`} />`;
 }
 
 function Results({ results }) {

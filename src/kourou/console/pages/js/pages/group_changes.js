@@ -7,7 +7,7 @@ import { formatJson, parseJson } from "../lib/json.js";
 import { navigate, pathOf } from "../lib/router.js";
 import { Note } from "../lib/states.js";
 import { Table } from "../lib/table.js";
-import { WithMasters } from "./topic_changes.js";
+import { brokersField, WithMasters } from "./topic_changes.js";
 
 const SWITCHES = ["consume_enable", "consume_message_orderly", "consume_broadcast_enable", "consume_from_min_enable", "notify_consumer_ids_changed_enable"];
 const NUMBERS = [["retry_max_times", -1], ["retry_queue_nums", 1], ["broker_id", 0], ["which_broker_when_consume_slowly", 0]];
@@ -34,7 +34,6 @@ function checkPolicy(text) {
   }
 }
 
-const brokersField = (options, hint) => ({ name: "brokers", label: t("topics.brokers"), type: "choices", options, hint });
 
 function bodyOf(values) {
   const policy = values.group_retry_policy ? parseJson(values.group_retry_policy) : null;

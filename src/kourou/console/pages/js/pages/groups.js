@@ -1,4 +1,4 @@
-/** Consumer groups: the list with lag and members, and creating them. */
+/** Consumer groups: the list with lag and members, and creating, exporting and importing them. */
 import { html, useState } from "../lib/html.js";
 import { Commands } from "../lib/command.js";
 import { duration, number, rate } from "../lib/format.js";
@@ -10,6 +10,7 @@ import { useCanChange } from "../lib/session.js";
 import { Badge, Empty, Freshness, PageHead } from "../lib/states.js";
 import { ServerTable, useServerTable } from "../lib/table_data.js";
 import { CreateGroup } from "./group_changes.js";
+import { SettingFiles } from "./setting_files.js";
 import { KindBadge, kindText } from "./topic_parts.js";
 
 const STANDARD_KINDS = ["NORMAL", "FIFO"];
@@ -29,6 +30,7 @@ export default function GroupsPage() {
     <${PageHead} title=${t("groups.title")}>
       <${Freshness} read=${table.read} />
       ${canChange && html`<button type="button" class="is-primary" onClick=${() => create(true)}><${Icon} name="plus" />${t("groups.create")}</button>`}
+      <${SettingFiles} kind="groups" importLabel=${t("groups.import")} hint=${t("groups.import_hint")} onDone=${table.reload} />
       <${Commands} commands=${table.read.data?.commands} />
     <//>
     <${ServerTable} table=${table} label=${t("groups.title")} columns=${columns()} filters=${filters} rowKey=${(row) => row.group} searchLabel=${t("groups.search")}

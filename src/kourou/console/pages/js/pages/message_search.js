@@ -36,6 +36,8 @@ export function MessageSearch() {
       setQuery({ ...draft, scan: scan.id });
     } catch (problem) {
       setError(problem);
+      // Results from before would pass for those of this search.
+      setQuery({ ...draft, scan: "" });
     }
     setStarting(false);
   };

@@ -1,11 +1,10 @@
-/** Dialogs that create, change, copy, delete and import topics. */
-import { html, useState } from "../lib/html.js";
+/** Dialogs that create, change, copy and delete topics. */
+import { html } from "../lib/html.js";
 import { useRead } from "../lib/api.js";
 import { ChangeDialog } from "../lib/change.js";
 import { Dialog } from "../lib/dialog.js";
 import { number } from "../lib/format.js";
 import { t, tn } from "../lib/i18n.js";
-import { parseJson } from "../lib/json.js";
 import { navigate, pathOf } from "../lib/router.js";
 import { ErrorBox, Loading, Note } from "../lib/states.js";
 import { Table } from "../lib/table.js";
@@ -44,7 +43,7 @@ function settingFields({ required = false } = {}) {
   ];
 }
 
-const brokersField = (masters, hint) => ({ name: "brokers", label: t("topics.brokers"), type: "choices", options: masters, hint });
+export const brokersField = (masters, hint) => ({ name: "brokers", label: t("topics.brokers"), type: "choices", options: masters, hint });
 
 function bodyOf(values) {
   return { ...values, perm: Number(values.perm), order: Boolean(values.order), brokers: values.brokers ?? [] };
@@ -110,27 +109,4 @@ function Deleted({ details }) {
   return html`
     <p>${details.messages === null ? t("topic.messages_unknown") : tn("topic.messages_deleted", details.messages)}</p>
     ${details.groups.length > 0 && html`<div class="table-box"><${Table} label=${t("topic.users")} columns=${columns} rows=${details.groups} rowKey=${(row) => row.group} /></div>`}`;
-}
-
-/** @param {{onClose: () => void, onDone: () => void}} props */
-export function ImportTopics({ onClose, onDone }) {
-  const [problem, setProblem] = useState(null);
-  const file = ({ onChange }) => html`<input type="file" accept=".json,application/json" aria-label=${t("topics.import_file")} onChange=${(event) => read(event.target.files[0], onChange, setProblem)} />`;
-  return html`<${WithMasters} title=${t("topics.import")} onClose=${onClose}>${(masters) => html`<${ChangeDialog} title=${t("topics.import")} onClose=${onClose} onDone=${onDone}
-    fields=${[
-      { name: "topics", label: t("topics.import_file"), type: "custom", required: true, hint: problem ?? t("topics.import_hint"), render: file },
-      brokersField(masters, t("topics.import_brokers_hint")),
-    ]}
-    initial=${{ brokers: [] }} request=${(values) => ({ method: "POST", path: "/imports/topics", body: { topics: values.topics, brokers: values.brokers ?? [] } })} />`}<//>`;
-}
-
-async function read(file, onChange, setProblem) {
-  try {
-    const topics = parseJson(await file.text());
-    setProblem(Array.isArray(topics) ? tn("topics.import_count", topics.length) : t("topics.import_not_list"));
-    onChange(Array.isArray(topics) ? topics : null);
-  } catch (error) {
-    setProblem(t("topics.import_not_json", { problem: error.message }));
-    onChange(null);
-  }
 }

@@ -1,4 +1,4 @@
-/** Topics: the list, with its filters, and creating, importing and exporting them. */
+/** Topics: the list, with its filters, and creating, exporting and importing them. */
 import { html, useState } from "../lib/html.js";
 import { Commands } from "../lib/command.js";
 import { number, rate } from "../lib/format.js";
@@ -9,7 +9,8 @@ import { pathOf, useQuery } from "../lib/router.js";
 import { useCanChange } from "../lib/session.js";
 import { Badge, Empty, Freshness, PageHead } from "../lib/states.js";
 import { ServerTable, useServerTable } from "../lib/table_data.js";
-import { CreateTopic, ImportTopics } from "./topic_changes.js";
+import { SettingFiles } from "./setting_files.js";
+import { CreateTopic } from "./topic_changes.js";
 import { KindBadge, kindText, MESSAGE_KINDS, permText } from "./topic_parts.js";
 
 const KINDS = [...MESSAGE_KINDS, "RETRY", "DLQ", "SYSTEM"];
@@ -19,8 +20,7 @@ export default function TopicsPage() {
   const [query, setQuery] = useQuery({ broker: "" });
   const table = useServerTable({ path: "/topics", seconds: 5, params: { kinds: kinds.value, broker: query.broker } });
   const canChange = useCanChange();
-  const [dialog, open] = useState(null);
-  const close = () => open(null);
+  const [isCreating, create] = useState(false);
   const filters = [
     html`<${KindChoice} kinds=${kinds} label=${t("topics.kinds")} options=${KINDS.map((kind) => [kind, kindText(kind)])} />`,
     query.broker && html`<button type="button" onClick=${() => setQuery({ broker: "" })}>${t("topics.only_broker", { broker: query.broker })}<${Icon} name="cross" label=${t("topics.all_brokers")} /></button>`,
@@ -28,15 +28,13 @@ export default function TopicsPage() {
   return html`
     <${PageHead} title=${t("topics.title")}>
       <${Freshness} read=${table.read} />
-      ${canChange && html`<button type="button" class="is-primary" onClick=${() => open("create")}><${Icon} name="plus" />${t("topics.create")}</button>`}
-      <a class="button" href="/api/exports/topics" download="topics.json"><${Icon} name="download" />${t("topics.export")}</a>
-      ${canChange && html`<button type="button" onClick=${() => open("import")}>${t("topics.import")}</button>`}
+      ${canChange && html`<button type="button" class="is-primary" onClick=${() => create(true)}><${Icon} name="plus" />${t("topics.create")}</button>`}
+      <${SettingFiles} kind="topics" importLabel=${t("topics.import")} hint=${t("topics.import_hint")} onDone=${table.reload} />
       <${Commands} commands=${table.read.data?.commands} />
     <//>
     <${ServerTable} table=${table} label=${t("topics.title")} columns=${columns()} filters=${filters} rowKey=${(row) => row.topic} searchLabel=${t("topics.search")}
       rowHref=${(row) => pathOf("topics", row.topic)} empty=${html`<${Empty} title=${t("topics.none")} />`} />
-    ${dialog === "create" && html`<${CreateTopic} onClose=${close} onDone=${table.reload} />`}
-    ${dialog === "import" && html`<${ImportTopics} onClose=${close} onDone=${table.reload} />`}`;
+    ${isCreating && html`<${CreateTopic} onClose=${() => create(false)} onDone=${table.reload} />`}`;
 }
 
 function columns() {
