@@ -15,8 +15,10 @@ from typing import Final, NamedTuple, TypeVar
 
 from kourou.admin.brokers import GroupQueueLag, broker_consume_stats, broker_runtime
 from kourou.admin.connections import consumer_connection_at
+from kourou.admin.each import map_each
 from kourou.admin.session import Admin, BrokerAddress
 from kourou.admin.topic_stats import broker_stats
+from kourou.clock import wall_ms
 from kourou.errors import KourouError
 from kourou.metrics.exporter import (
     BrokerFacts,
@@ -122,7 +124,6 @@ class _Collector:
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
-        self._turns = asyncio.Semaphore(_AT_ONCE)
         self._skipped = {"topics": 0, "pairs": 0, "groups": 0, "clients": 0}
         self._facts = ExporterFacts()
 
@@ -147,13 +148,12 @@ class _Collector:
         """What each gives, a few at a time; those that fail are left out."""
 
         async def one(item: T) -> tuple[R] | None:
-            async with self._turns:
-                try:
-                    return (await ask(item),)
-                except KourouError:
-                    return None
+            try:
+                return (await ask(item),)
+            except KourouError:
+                return None
 
-        return [found[0] for found in await asyncio.gather(*map(one, items)) if found is not None]
+        return [found[0] for found in await map_each(items, one, _AT_ONCE) if found is not None]
 
     def _limited(self, kind: str, items: list[T], limit: int) -> list[T]:
         self._skipped[kind] += max(0, len(items) - limit)
@@ -207,7 +207,7 @@ class _Collector:
             return id(pair), await self._rates(pair)
 
         rates = dict(await self._each(self._limited("pairs", pairs, MAX_PAIRS), asked))
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = wall_ms()
         self._facts.progress = [pair.facts(now_ms, rates.get(id(pair), _NO_RATES)) for pair in pairs]
 
     # -- topics ----------------------------------------------------------------------------------

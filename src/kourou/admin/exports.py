@@ -6,7 +6,6 @@ files and their format (the command line's).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -18,6 +17,7 @@ from kourou.admin.session import Admin, BrokerAddress
 from kourou.admin.targets import brokers_of, masters_of
 from kourou.admin.topic_stats import broker_stats, count_of_24_hours
 from kourou.admin.topics import topic_configs
+from kourou.clock import wall_ms
 from kourou.errors import RemotingError, ResponseError
 from kourou.protocol.bodies import (
     SubscriptionGroupConfig,
@@ -111,7 +111,7 @@ async def _metadata(
                 settings.retry_queue_nums += groups[group].retry_queue_nums
             groups[group] = settings
     return Metadata(
-        time.time_ns() // 1_000_000,
+        wall_ms(),
         {topic: topics[topic] for topic in sorted(topics)},
         {group: groups[group] for group in sorted(groups)},
     )

@@ -6,7 +6,6 @@ never consumed. Requests are direct, so that a broker can be probed before it is
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +13,7 @@ from kourou.client.core.api import broker_instead
 from kourou.client.core.settings import ClientSettings
 from kourou.client.core.unique_id import UniqueIds
 from kourou.client.producer.send_result import SEND_STATUSES, SendStatus
+from kourou.clock import wall_ms
 from kourou.config.properties import parse_properties, properties_dict
 from kourou.errors import KourouError, ProtocolError, ResponseError
 from kourou.protocol.bodies import BrokerData, ClusterInfo, HARuntimeInfo, decode_body
@@ -135,7 +135,7 @@ class ReadinessProbe:
             default_topic_queue_nums=1,
             queue_id=0,
             sys_flag=0,
-            born_timestamp=time.time_ns() // 1_000_000,
+            born_timestamp=wall_ms(),
             flag=0,
             properties=encode_properties(
                 {MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX: self._ids.next_id()}

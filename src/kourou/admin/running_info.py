@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -15,6 +14,7 @@ from typing import Final
 from kourou.admin.connections import consumer_connection, group_addresses
 from kourou.admin.consume_stats import GroupProgress
 from kourou.admin.session import Admin
+from kourou.clock import wall_ms
 from kourou.errors import KourouError, RemotingError, ResponseError
 from kourou.protocol.bodies import (
     Connection,
@@ -184,7 +184,7 @@ async def group_status(
     connection = await consumer_connection(admin, group, broker)
     members = sorted(connection.connection_set, key=lambda member: member.client_id)
     clients = await asyncio.gather(*(_client_status(admin, group, member, with_stacks) for member in members))
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = wall_ms()
     infos = {client.client_id: client.info for client in clients if client.info is not None}
     is_broadcast = connection.message_model is MessageModel.BROADCASTING
     return GroupStatus(

@@ -18,6 +18,7 @@ from kourou.admin.each import map_each
 from kourou.admin.replication import SlaveLag, read_replication, slave_lags
 from kourou.admin.session import Admin
 from kourou.admin.topics import topic_names, topic_status
+from kourou.clock import wall_ms
 from kourou.errors import KourouError, ResponseError
 from kourou.protocol.bodies.route import MASTER_ID
 from kourou.protocol.codes import ResponseCode
@@ -163,7 +164,7 @@ def is_user_topic(topic: str) -> bool:
 def view(before: TopSample, after: TopSample) -> TopView:
     """The activity between two samples."""
     seconds = max(after.taken_s - before.taken_s, 0.001)
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = wall_ms()
     consumed = _consumed(before.queues, after.queues)
     return TopView(
         now_ms,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
@@ -176,7 +177,7 @@ async def test_name_servers_and_their_values(running: Cluster, console: Console)
     assert item["brokers"] == ["DefaultCluster/broker-a:0", "DefaultCluster/broker-b:0"]
     assert (item["address"], item["problem"], namesrvs["differences"]) == (running.namesrv_addr, "", [])
 
-    key = {"namespace": "ops", "key": "contact"}
+    key: dict[str, Any] = {"namespace": "ops", "key": "contact"}
     assert await console.get("/namesrvs/kv", **key) == {"value": None}
     preview = await console.preview("PUT", "/namesrvs/kv", {**key, "value": "ada"})
     assert "it does not exist now" in preview["effects"][0]

@@ -331,7 +331,7 @@ async def test_a_broker_that_goes_away_between_pages(running: Cluster, console: 
 
 
 async def test_a_range_that_was_deleted(tmp_path: Path) -> None:
-    small = {"mapped_file_size_commit_log": 64 * 1024, "max_message_size": 16 * 1024}
+    small: dict[str, Any] = {"mapped_file_size_commit_log": 64 * 1024, "max_message_size": 16 * 1024}
     async with (
         cluster(tmp_path / "cluster", **small) as running,
         console_of(running.namesrv_addr, tmp_path) as console,

@@ -66,7 +66,7 @@ async def test_a_response_that_takes_long_is_waited_for(
 
     async def slow(scope: object, receive: object, send: object) -> None:
         await asyncio.sleep(0.5)
-        await app(scope, receive, send)  # type: ignore[arg-type]
+        await app(scope, receive, send)
 
-    app, server._server.config.loaded_app = server._server.config.loaded_app, slow  # type: ignore[assignment]
+    app, server._server.config.loaded_app = server._server.config.loaded_app, slow
     assert b"alive\n" in await converse(server, LIVE + b"Connection: close\r\n\r\n")

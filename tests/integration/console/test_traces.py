@@ -31,7 +31,7 @@ async def test_by_id_and_by_key(running: Cluster, console: Console) -> None:
     await make_topic(running, TOPIC, queues=1)
     await make_topic(running, TRACES, queues=1)
     notes = Notes()
-    options = {"trace": True, "trace_topic": TRACES}
+    options: dict[str, Any] = {"trace": True, "trace_topic": TRACES}
     async with consumer(running, notes, **options):
         first, second = await send(
             running, *(Message(TOPIC, b"order", keys=["same"]) for _ in range(2)), **options

@@ -30,7 +30,7 @@ def _recorded_now_ms(recording: Recording) -> int:
 async def test_cluster_list(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     recording = recordings(version)["clusterList"]
     moment = _recorded_now_ms(recording)
-    monkeypatch.setattr(cluster_commands, "now_ms", lambda: moment)
+    monkeypatch.setattr(cluster_commands, "wall_ms", lambda: moment)
     assert await run_replayed(recording) == recording.stdout
 
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from kourou.admin.consume_stats import GroupProgress
-from kourou.admin.doctor.cluster_snapshot import ClusterSnapshot, GroupView, Member, now_ms
+from kourou.admin.doctor.cluster_snapshot import ClusterSnapshot, GroupView, Member
 from kourou.admin.doctor.findings import Finding, Severity
 from kourou.admin.running_info import STARTED_FOR_A_WHILE_MS, RunningInfo
 from kourou.admin.topics import TopicStatus
+from kourou.clock import wall_ms
 from kourou.protocol.bodies import ConsumeType, MessageModel, MessageQueue
 from kourou.protocol.names import is_dlq_topic, is_retry_topic
 from kourou.protocol.versions import version_desc
@@ -61,7 +62,7 @@ def _different(
         )
         for subscription, members in subscriptions.items()
     ]
-    is_young = view.youngest_ms(now_ms()) < STARTED_FOR_A_WHILE_MS
+    is_young = view.youngest_ms(wall_ms()) < STARTED_FOR_A_WHILE_MS
     return Finding(
         severity=Severity.WARNING if is_young else Severity.PROBLEM,
         check="subscriptions",
@@ -173,7 +174,7 @@ def _unheld(view: GroupView, unheld: list[tuple[str, str, int]]) -> Finding:
     waiting = sum(max(0, lags.get(queue, 0)) for queue in unheld)
     shown = ", ".join(f"{topic} {broker}/{queue_id}" for topic, broker, queue_id in unheld[:_SHOWN_QUEUES])
     more = f" and {len(unheld) - _SHOWN_QUEUES} more" if len(unheld) > _SHOWN_QUEUES else ""
-    is_young = view.youngest_ms(now_ms()) < _REBALANCED_AFTER_MS
+    is_young = view.youngest_ms(wall_ms()) < _REBALANCED_AFTER_MS
     return Finding(
         severity=Severity.HINT if is_young else Severity.PROBLEM if waiting else Severity.WARNING,
         check="queues without consumer",
@@ -280,12 +281,12 @@ def _dead_letters(
 ) -> Finding:
     group = topic.removeprefix("%DLQ%")
     newest_ms = max(queue.last_update_timestamp for queue in status.queues)
-    is_recent = newest_ms > now_ms() - _RECENT_MS
+    is_recent = newest_ms > wall_ms() - _RECENT_MS
     what = counted(held, "dead letter")
     if grown > 0:
         what += f", {grown} more than a moment ago"
     elif is_recent:
-        what += f", the last {max(0, now_ms() - newest_ms) // 60_000} min ago"
+        what += f", the last {max(0, wall_ms() - newest_ms) // 60_000} min ago"
     return Finding(
         severity=Severity.PROBLEM if grown > 0 else Severity.WARNING if is_recent else Severity.HINT,
         check="dead letters",

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from kourou.admin.connections import producers_of_broker
-from kourou.admin.doctor.cluster_snapshot import BrokerView, ClusterSnapshot, now_ms
+from kourou.admin.doctor.cluster_snapshot import BrokerView, ClusterSnapshot
 from kourou.admin.doctor.findings import Finding, Severity
 from kourou.admin.messages.message_reading import QueuePlace, QueueSpan, read_span
+from kourou.clock import wall_ms
 from kourou.errors import RemotingError, ResponseError
 from kourou.protocol.bodies import MessageQueue, ProducerTableInfo
 from kourou.protocol.codes import ResponseCode
@@ -108,7 +109,7 @@ def _abandoned_finding(snapshot: ClusterSnapshot, master: BrokerView, count: int
 def _open_for_long(
     snapshot: ClusterSnapshot, master: BrokerView, halves: list[MessageExt], producers: ProducerTableInfo
 ) -> Iterator[Finding]:
-    now = now_ms()
+    now = wall_ms()
     old: dict[str, list[int]] = {}
     for half in halves:
         if now - half.born_timestamp > snapshot.half_pending_ms:

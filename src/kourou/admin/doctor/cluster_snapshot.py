@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-import time
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,6 +22,7 @@ from kourou.admin.running_info import RunningInfo, running_info
 from kourou.admin.session import Admin, BrokerAddress, command_line
 from kourou.admin.targets import brokers_of
 from kourou.admin.topics import TopicStatus, topic_names, topic_status
+from kourou.clock import wall_ms
 from kourou.errors import ConfigError, KourouError, RemotingError, ResponseError
 from kourou.protocol.bodies import Connection, ConsumerConnection, TopicRouteData
 from kourou.protocol.codes import PermName, ResponseCode
@@ -191,12 +191,12 @@ async def retake_snapshot(snapshot: ClusterSnapshot) -> None:
 
 
 async def _broker(admin: Admin, place: BrokerAddress) -> BrokerView:
-    requested_ms = now_ms()
+    requested_ms = wall_ms()
     try:
         runtime = await broker_runtime(admin, place.address)
     except KourouError as error:
-        return BrokerView(place, {}, requested_ms, now_ms(), str(error) or type(error).__name__)
-    return BrokerView(place, runtime, requested_ms, now_ms())
+        return BrokerView(place, {}, requested_ms, wall_ms(), str(error) or type(error).__name__)
+    return BrokerView(place, runtime, requested_ms, wall_ms())
 
 
 async def _read_routes(snapshot: ClusterSnapshot) -> None:
@@ -260,8 +260,3 @@ async def _dead_letters(snapshot: ClusterSnapshot) -> dict[str, TopicStatus]:
 
     found = await map_each([topic for topic in snapshot.routes if is_dlq_topic(topic)], ask)
     return {status.topic: status for status in found if status is not None}
-
-
-def now_ms() -> int:
-    """The time of this machine, in milliseconds."""
-    return time.time_ns() // 1_000_000

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +17,7 @@ from kourou.admin.brokers import broker_runtime
 from kourou.admin.messages.message_reading import QueuePlace, QueueSpan, message_at, read_all
 from kourou.admin.namesrvs import properties_of
 from kourou.admin.session import Admin
+from kourou.clock import wall_ms
 from kourou.errors import ConfigError, ResponseError
 from kourou.protocol.bodies import MessageQueue, TopicOffset, TopicStatsTable, decode_body
 from kourou.protocol.bodies.timers import TimerMetricsSerializeWrapper
@@ -201,7 +201,7 @@ async def _timer_messages(admin: Admin, broker_name: str, address: str) -> tuple
         return [], True  # RocketMQ 4 has no timers
     begin = max(low, high - _TIMER_RECORDS)
     records = await read_all(admin, QueueSpan(place, begin, high))
-    return waiting_timers(records, time.time_ns() // 1_000_000), begin == low
+    return waiting_timers(records, wall_ms()), begin == low
 
 
 def waiting_timers(records: list[MessageExt], now_ms: int) -> list[WaitingMessage]:
@@ -224,7 +224,7 @@ async def timer_message(admin: Admin, broker: str, queue_offset: int) -> Waiting
     more."""
     address = await admin.broker_address(broker)
     message = await message_at(admin, _place(TIMER_TOPIC, broker, 0, address), queue_offset)
-    found = waiting_timers([message], time.time_ns() // 1_000_000)
+    found = waiting_timers([message], wall_ms())
     if not found:
         raise ConfigError(f"the message at offset {queue_offset} of {TIMER_TOPIC} does not wait any more")
     return found[0]

@@ -17,7 +17,7 @@ from kourou.client.core.transaction_state import TransactionState
 from kourou.client.producer.producer import AsyncProducer
 from kourou.client.producer.send_result import SendResult
 from kourou.client.transactions.transaction_producer import AsyncTransactionProducer
-from kourou.clock import duration_text
+from kourou.clock import duration_text, wall_ms
 from kourou.errors import ConfigError, KourouError, MessageRefusedError, ResponseError
 from kourou.protocol.bodies import MessageQueue, TopicRouteData
 from kourou.protocol.codes import RequestCode
@@ -215,4 +215,4 @@ async def check_send_rt(
 
 def _own_group() -> str:
     """The format of producer group names in Apache's tools."""
-    return str(time.time_ns() // 1_000_000)
+    return str(wall_ms())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, Self
+from dataclasses import dataclass, fields
+from typing import Any, Final, Self
 
 from kourou.errors import ProtocolError
 from kourou.protocol.message import MessageExt
@@ -13,15 +13,14 @@ _SHOWN_BODY: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class MessageView:
-    """One message. `msg_id` is the id that users see, `offset_msg_id` the position of the record."""
+class _StoredMessage:
+    """What a row and the message itself show. `msg_id` is the id that users see, `offset_msg_id` the position
+    of the record."""
 
     topic: str
     broker_name: str
     queue_id: int
     queue_offset: int
-    phy_offset: int
-    store_size: int
     msg_id: str
     offset_msg_id: str
     tags: str | None
@@ -29,11 +28,30 @@ class MessageView:
     born_timestamp: int
     born_host: str
     store_timestamp: int
+    reconsume_times: int
+
+
+def _shared(message: MessageExt) -> dict[str, Any]:
+    """The fields of _StoredMessage."""
+    return {
+        "keys": message.get_property(MessageConst.PROPERTY_KEYS),
+        **{name: getattr(message, name) for name in _SAME_NAMES},
+    }
+
+
+_SAME_NAMES: Final = tuple(field.name for field in fields(_StoredMessage) if field.name != "keys")
+
+
+@dataclass(frozen=True, slots=True)
+class MessageView(_StoredMessage):
+    """One message."""
+
+    phy_offset: int
+    store_size: int
     store_host: str
     sys_flag: int
     flag: int
     body_crc: int
-    reconsume_times: int
     prepared_transaction_offset: int
     transaction_id: str | None
     properties: dict[str, str]
@@ -44,24 +62,13 @@ class MessageView:
     def of(cls, message: MessageExt) -> Self:
         """From a stored record."""
         return cls(
-            topic=message.topic,
-            broker_name=message.broker_name,
-            queue_id=message.queue_id,
-            queue_offset=message.queue_offset,
+            **_shared(message),
             phy_offset=message.phy_offset,
             store_size=message.store_size,
-            msg_id=message.msg_id,
-            offset_msg_id=message.offset_msg_id,
-            tags=message.tags,
-            keys=message.get_property(MessageConst.PROPERTY_KEYS),
-            born_timestamp=message.born_timestamp,
-            born_host=message.born_host,
-            store_timestamp=message.store_timestamp,
             store_host=message.store_host,
             sys_flag=message.sys_flag,
             flag=message.flag,
             body_crc=message.body_crc,
-            reconsume_times=message.reconsume_times,
             prepared_transaction_offset=message.prepared_transaction_offset,
             transaction_id=message.transaction_id,
             properties=dict(message.properties),
@@ -70,21 +77,9 @@ class MessageView:
 
 
 @dataclass(frozen=True, slots=True)
-class MessageSummary:
+class MessageSummary(_StoredMessage):
     """One message without its properties, and with the beginning of its body."""
 
-    topic: str
-    broker_name: str
-    queue_id: int
-    queue_offset: int
-    msg_id: str
-    offset_msg_id: str
-    tags: str | None
-    keys: str | None
-    born_timestamp: int
-    born_host: str
-    store_timestamp: int
-    reconsume_times: int
     body_size: int
     """Decompressed."""
     body_start: str
@@ -94,22 +89,7 @@ class MessageSummary:
     def of(cls, message: MessageExt) -> Self:
         """From a stored record."""
         body = body_or_stored(message)
-        return cls(
-            topic=message.topic,
-            broker_name=message.broker_name,
-            queue_id=message.queue_id,
-            queue_offset=message.queue_offset,
-            msg_id=message.msg_id,
-            offset_msg_id=message.offset_msg_id,
-            tags=message.tags,
-            keys=message.get_property(MessageConst.PROPERTY_KEYS),
-            born_timestamp=message.born_timestamp,
-            born_host=message.born_host,
-            store_timestamp=message.store_timestamp,
-            reconsume_times=message.reconsume_times,
-            body_size=len(body),
-            body_start=text_start(body, _SHOWN_BODY),
-        )
+        return cls(**_shared(message), body_size=len(body), body_start=text_start(body, _SHOWN_BODY))
 
 
 def text_start(body: bytes, chars: int) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from kourou.admin.messages.message_reading import (
 )
 from kourou.admin.session import Admin
 from kourou.admin.topics import read_permission_command
+from kourou.clock import wall_ms
 from kourou.errors import CallTimeoutError, ConfigError, KourouError, RemotingError, ResponseError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import MessageExt
@@ -106,7 +106,7 @@ class Tail:
         ResponseError TOPIC_NOT_EXIST if there is no such topic, ConfigError if it may not be read.
         """
         begin_ms = self._begin.timestamp_ms if isinstance(self._begin, Since) else 0
-        self._since_ms = begin_ms if isinstance(self._begin, Since) else time.time_ns() // 1_000_000
+        self._since_ms = begin_ms if isinstance(self._begin, Since) else wall_ms()
         for place in await readable_queues(self._admin, self._topic):
             self._readings[place.queue] = _Reading(place, begin_ms)
         if not self._readings:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
@@ -20,6 +19,7 @@ from kourou.cli.admin.options import flag, value
 from kourou.cli.admin.screen import Screen
 from kourou.cli.problems import UsageError
 from kourou.client.producer.producer import AsyncProducer
+from kourou.clock import wall_ms
 
 # The time zone of clusterRT's log in Apache's tools, on every machine.
 _LOG_ZONE: Final = timezone(timedelta(hours=8))
@@ -38,11 +38,6 @@ _PLACE: Final = (
     "#InTPS(LOAD)",
     "#OutTPS(LOAD)",
 )
-
-
-def now_ms() -> int:
-    """The current time, for the age of messages."""
-    return time.time_ns() // 1_000_000
 
 
 # -- clusterList -------------------------------------------------------------------------------------
@@ -82,7 +77,7 @@ def _v4_cells(broker: BrokerSummary) -> tuple[object, ...]:
         *_place_cells(broker),
         f"{broker.get_tps:9.2f}({_load(broker, 'pull')})",
         broker.text("pageCacheLockTimeMills"),
-        f"{broker.age_hours(now_ms()):.2f}",
+        f"{broker.age_hours(wall_ms()):.2f}",
         f"{broker.disk_ratio:.4f}",
     )
 
@@ -93,7 +88,7 @@ def _v5_cells(broker: BrokerSummary) -> tuple[object, ...]:
         f"{broker.get_tps:9.2f}({_load(broker, 'pull')}|{_load(broker, 'ack', unknown='N')})",
         _timer(broker),
         broker.text("pageCacheLockTimeMills"),
-        f"{broker.age_hours(now_ms()):.2f}",
+        f"{broker.age_hours(wall_ms()):.2f}",
         f"{broker.disk_ratio:.4f}",
         truth(broker.text("brokerActive").lower() == "true"),
     )
@@ -154,10 +149,10 @@ async def _measure_clusters(call: Call) -> AsyncIterator[_SendRound]:
     if amount < 1 or size < 1 or interval_s < 0:
         raise UsageError("-a and -s must be above 0, -i must not be negative")
     brokers = await _one_of_each_name(call)
-    async with prober(call.admin, str(now_ms())) as producer:
+    async with prober(call.admin, str(wall_ms())) as producer:
         for number in itertools.count(1):
             rows = [await _measure(call, producer, broker, amount, size) for broker in brokers]
-            yield _SendRound(number, now_ms(), rows)
+            yield _SendRound(number, wall_ms(), rows)
             call.screen.flush()
             await asyncio.sleep(interval_s)
 

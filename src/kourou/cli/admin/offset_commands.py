@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +19,7 @@ from kourou.cli.admin.formatting import cut, parse_time, truth
 from kourou.cli.admin.options import Option, ParsedArgs, flag, required, value
 from kourou.cli.admin.screen import Screen
 from kourou.cli.problems import UsageError
+from kourou.clock import wall_ms
 
 _NOW: Final = "now"
 
@@ -110,7 +110,7 @@ def _timestamp_of(args: ParsedArgs, *, is_v4: bool) -> int:
     time."""
     text = args.text("timestamp")
     if text == _NOW:
-        return TO_THE_END if is_v4 else time.time_ns() // 1_000_000
+        return TO_THE_END if is_v4 else wall_ms()
     return parse_time(text)
 
 

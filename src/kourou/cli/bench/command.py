@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import wraps
@@ -20,6 +19,7 @@ import click
 from kourou.cli.option_types import Command, FloatRange, IntRange, choice_option
 from kourou.cli.problems import UsageError, run_command
 from kourou.cli.usage import OneLineGroup
+from kourou.clock import wall_ms
 from kourou.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -296,7 +296,7 @@ def consumer(
     from kourou.cli.bench.consumer import ConsumerBench, ConsumerLoad
 
     def make() -> Load:
-        suffix = f"_{time.time_ns() // 1_000_000 % 100}" if group_suffix else ""
+        suffix = f"_{wall_ms() % 100}" if group_suffix else ""
         return ConsumerLoad(
             ConsumerBench(
                 target=shared.target(),
@@ -348,7 +348,7 @@ def transaction(
         return TransactionLoad(
             TransactionBench(
                 target=shared.target(),
-                batch_id=time.time_ns() // 1_000_000 if batch_id is None else batch_id,
+                batch_id=wall_ms() if batch_id is None else batch_id,
                 threads=threads,
                 size_bytes=size,
                 quantity=quantity,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import string
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -12,6 +11,7 @@ from typing import Final
 from kourou.client.core.credentials import Credentials
 from kourou.client.core.settings import ClientOptions
 from kourou.client.producer.producer_options import ProducerKeywords
+from kourou.clock import wall_ms
 from kourou.protocol.compression import CompressionType
 from kourou.protocol.message import Message
 
@@ -93,7 +93,7 @@ class MessageMaker:
         shape = self.shape
         if not (shape.with_key or shape.tag_count or shape.delay_level or self._properties):
             return Message(self.topic, self._body)
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = wall_ms()
         return Message(
             self.topic,
             self._body,

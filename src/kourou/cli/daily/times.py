@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from datetime import datetime
 from typing import Final
 
 from kourou.cli.option_types import parse_duration_ms
 from kourou.cli.problems import UsageError
-from kourou.clock import seconds_hint
+from kourou.clock import seconds_hint, wall_ms
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -26,7 +25,7 @@ def parse_time_ms(option: str, text: str, now_ms: int | None = None) -> int:
     (1000, 1763382600000)
     """
     if text.startswith("-"):
-        now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+        now_ms = wall_ms() if now_ms is None else now_ms
         return max(0, now_ms - parse_duration_ms(option, text[1:]))
     try:
         if text.isascii() and text.isdigit() and len(text) != len(_DAY):

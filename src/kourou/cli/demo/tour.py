@@ -22,6 +22,7 @@ from kourou.client.producer.producer import AsyncProducer
 from kourou.client.push.consume_result import ConsumeContext, ConsumeResult
 from kourou.client.push.push_consumer import AsyncPushConsumer
 from kourou.client.transactions.transaction_producer import AsyncTransactionProducer
+from kourou.clock import wall_ms
 from kourou.errors import KourouError
 from kourou.protocol.message import Message, MessageExt
 
@@ -291,6 +292,6 @@ async def _pay(producer: AsyncTransactionProducer, payment: str) -> None:
 
 async def _next_moment_ms() -> int:
     """A time after everything sent so far, and before anything sent later."""
-    moment_ms = int(time.time() * 1000) + 1
+    moment_ms = wall_ms() + 1
     await asyncio.sleep(0.005)
     return moment_ms

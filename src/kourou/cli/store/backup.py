@@ -10,6 +10,7 @@ from typing import Any
 
 from kourou.cli.store.folders import one_store
 from kourou.cli.store.progress import progress_bar
+from kourou.clock import wall_ms
 from kourou.store.backup.backup import BackupOptions, back_up
 from kourou.store.backup.manifest import Manifest
 from kourou.store.backup.restore import restore
@@ -40,7 +41,7 @@ class BackupCommand:
                 copies_only=self.copies_only,
                 progress=on_progress,
             )
-            manifest, copied = back_up(files, root, self.target, options, _now_ms)
+            manifest, copied = back_up(files, root, self.target, options, wall_ms)
         if self.as_json:
             extra = {"linkedLogFiles": copied.linked, "copiedLogFiles": copied.copied}
             print(json.dumps({**_summary(manifest, self.target), **extra}, indent=2))
@@ -76,10 +77,6 @@ class RestoreCommand:
             seconds = time.perf_counter() - started
             print(f"restored {self.backup} to {self.store}: {_contents(manifest)}; {seconds:.2f} s")
         return 0
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _contents(manifest: Manifest) -> str:

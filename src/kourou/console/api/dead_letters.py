@@ -32,7 +32,8 @@ from kourou.admin.messages.message_reading import QueueSpan
 from kourou.admin.messages.message_view import MessageView
 from kourou.admin.messages.redrive import Redriven, RedriveOutcome, plan_redrive, preview, redrive
 from kourou.admin.session import Admin, command_line
-from kourou.console.api.messages import MAX_PAGE, MessageList, Order, TimeMs, message_list, now_ms
+from kourou.clock import wall_ms
+from kourou.console.api.messages import MAX_PAGE, MessageList, Order, TimeMs, message_list
 from kourou.console.api_errors import ApiError, bad_input
 from kourou.console.endpoints import (
     Call,
@@ -131,7 +132,7 @@ async def _letters(call: Call[LettersQuery, NoBody]) -> MessageList:
     selection = query.selection()
     commands = [command_line(call.admin.namesrvs, "redrive", "-g", group, *query.words(), "--dry-run")]
     if not await dead_letter_places(call.admin, group):
-        return MessageList(items=[], is_complete=True, as_of=now_ms(), commands=commands)
+        return MessageList(items=[], is_complete=True, as_of=wall_ms(), commands=commands)
     request = PageRequest(
         topic=dlq_topic(group),
         begin_ms=query.begin,

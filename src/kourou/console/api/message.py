@@ -20,7 +20,7 @@ from kourou.admin.messages.message_view import MessageView
 from kourou.admin.messages.messages import consume_directly, resend
 from kourou.admin.session import Admin, command_line
 from kourou.admin.topics import consumer_groups
-from kourou.console.api.messages import now_ms
+from kourou.clock import wall_ms
 from kourou.console.api_errors import bad_input
 from kourou.console.endpoints import (
     Call,
@@ -205,7 +205,7 @@ async def _groups(call: Call[NoQuery, NoBody]) -> GroupsOfMessage:
     words = ["-t", message.topic, "-i", message.msg_id]
     return GroupsOfMessage(
         items=[GroupOfMessage(track=one, clients=ids) for one, ids in zip(tracks, members, strict=True)],
-        as_of=now_ms(),
+        as_of=wall_ms(),
         commands=[command_line(call.admin.namesrvs, "messageTrack", *words)],
     )
 

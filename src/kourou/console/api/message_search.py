@@ -14,7 +14,8 @@ from kourou.admin.messages.body_search import body_contains, body_has_json
 from kourou.admin.messages.message_pages import MessageFilter, PageRequest
 from kourou.admin.messages.message_view import MessageSummary
 from kourou.admin.session import command_line
-from kourou.console.api.messages import Order, TimeMs, now_ms
+from kourou.clock import wall_ms
+from kourou.console.api.messages import Order, TimeMs
 from kourou.console.api_errors import bad_input
 from kourou.console.endpoints import Call, Endpoint, NoBody, NoQuery, Read
 from kourou.console.message_scans import MAX_RUNNING, Scan, ScanBounds, ScanState
@@ -129,7 +130,7 @@ def _progress(call: Call[NoQuery, Any], scan: Scan) -> SearchProgress:
         items=scan.found,
         problems=list(scan.problems),
         filtered_here=sorted(scan.filtered_here),
-        as_of=now_ms(),
+        as_of=wall_ms(),
         commands=[command_line(call.admin.namesrvs, "printMsg", *words)],
     )
 

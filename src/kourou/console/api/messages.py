@@ -7,7 +7,6 @@ Not here: one message (message.py), searches with SQL and in bodies (message_sea
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -22,6 +21,7 @@ from kourou.admin.messages.message_pages import (
 from kourou.admin.messages.message_queries import FOR_EVER_MS, MAX_FOUND, search_by_key
 from kourou.admin.messages.message_view import MessageSummary
 from kourou.admin.session import Admin, command_line
+from kourou.clock import wall_ms
 from kourou.console.api_errors import bad_input, not_found
 from kourou.console.endpoints import Call, Endpoint, NoBody, Read
 from kourou.console.message_cursor import decode_cursor, encode_cursor
@@ -120,7 +120,7 @@ def message_list(page: MessagePage[Any], request: PageRequest, commands: list[st
         is_complete=page.is_complete,
         stopped_by=page.stopped_by,
         problems=page.problems,
-        as_of=now_ms(),
+        as_of=wall_ms(),
         commands=commands,
     )
 
@@ -175,13 +175,8 @@ async def _by_key(call: Call[KeyQuery, NoBody]) -> MessageList:
     words += ["-e", str(query.end)] if query.end is not None else []
     command = command_line(call.admin.namesrvs, "queryMsgByKey", *words)
     return MessageList(
-        items=items, is_complete=not problems, problems=problems, as_of=now_ms(), commands=[command]
+        items=items, is_complete=not problems, problems=problems, as_of=wall_ms(), commands=[command]
     )
-
-
-def now_ms() -> int:
-    """The time of an answer."""
-    return time.time_ns() // 1_000_000
 
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Generic, Self, TypeVar
 
 import msgspec
 
@@ -11,6 +11,7 @@ from kourou.admin.messages.delayed import BrokerDelays, recall_message, timer_me
 from kourou.admin.messages.half_messages import BrokerHalfMessages
 from kourou.admin.session import command_line
 from kourou.console.api_errors import bad_input
+from kourou.console.cluster_view import Reading
 from kourou.console.endpoints import Call, Change, Done, Endpoint, NoBody, NoQuery, Plan, Read, TargetOutcome
 from kourou.protocol.names import (
     RMQ_SYS_SCHEDULE_TOPIC,
@@ -19,27 +20,36 @@ from kourou.protocol.names import (
     TIMER_TOPIC,
 )
 
+BrokerT = TypeVar("BrokerT")
 
-class Delays(msgspec.Struct, frozen=True, kw_only=True):
-    """Delayed messages of all brokers."""
 
-    brokers: list[BrokerDelays]
+class Waiting(msgspec.Struct, Generic[BrokerT], frozen=True, kw_only=True):
+    """What waits on each broker."""
+
+    brokers: list[BrokerT]
     as_of: int
     problems: list[str]
     commands: list[str]
 
+    @classmethod
+    def of(cls, call: Call[NoQuery, NoBody], reading: Reading[list[BrokerT]], *topics: str) -> Self:
+        """A reading, and the commands that print these topics."""
+        return cls(
+            brokers=reading.data,
+            as_of=reading.as_of,
+            problems=reading.problems,
+            commands=[command_line(call.admin.namesrvs, "printMsg", "-t", topic) for topic in topics],
+        )
 
-async def _delays(call: Call[NoQuery, NoBody]) -> Delays:
+
+async def _delays(call: Call[NoQuery, NoBody]) -> Waiting[BrokerDelays]:
     reading = await call.context.view.delays()
-    return Delays(
-        brokers=reading.data,
-        as_of=reading.as_of,
-        problems=reading.problems,
-        commands=[
-            command_line(call.admin.namesrvs, "printMsg", "-t", topic)
-            for topic in (RMQ_SYS_SCHEDULE_TOPIC, TIMER_TOPIC)
-        ],
-    )
+    return Waiting.of(call, reading, RMQ_SYS_SCHEDULE_TOPIC, TIMER_TOPIC)
+
+
+async def _half_messages(call: Call[NoQuery, NoBody]) -> Waiting[BrokerHalfMessages]:
+    reading = await call.context.view.half_messages()
+    return Waiting.of(call, reading, RMQ_SYS_TRANS_HALF_TOPIC, RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC)
 
 
 async def _plan_recall(call: Call[NoQuery, NoBody]) -> Plan:
@@ -62,34 +72,12 @@ async def _plan_recall(call: Call[NoQuery, NoBody]) -> Plan:
     )
 
 
-class HalfMessages(msgspec.Struct, frozen=True, kw_only=True):
-    """Half messages of all brokers."""
-
-    brokers: list[BrokerHalfMessages]
-    as_of: int
-    problems: list[str]
-    commands: list[str]
-
-
-async def _half_messages(call: Call[NoQuery, NoBody]) -> HalfMessages:
-    reading = await call.context.view.half_messages()
-    return HalfMessages(
-        brokers=reading.data,
-        as_of=reading.as_of,
-        problems=reading.problems,
-        commands=[
-            command_line(call.admin.namesrvs, "printMsg", "-t", topic)
-            for topic in (RMQ_SYS_TRANS_HALF_TOPIC, RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC)
-        ],
-    )
-
-
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     Read(
         path="/delayed",
         summary="Delayed messages: delay levels, timer wheel, and the next due",
         handler=_delays,
-        returns=Delays,
+        returns=Waiting[BrokerDelays],
     ),
     Change(
         path="/delayed/{broker}/{offset}/recall",
@@ -100,6 +88,6 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         path="/half-messages",
         summary="Transactions that have not ended, and those given up",
         handler=_half_messages,
-        returns=HalfMessages,
+        returns=Waiting[BrokerHalfMessages],
     ),
 )

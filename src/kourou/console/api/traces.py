@@ -9,7 +9,8 @@ import msgspec
 from kourou.admin.messages.message_queries import FOR_EVER_MS
 from kourou.admin.messages.trace import MessageTrace, message_trace, traces_of_key
 from kourou.admin.session import command_line
-from kourou.console.api.messages import TimeMs, now_ms
+from kourou.clock import wall_ms
+from kourou.console.api.messages import TimeMs
 from kourou.console.api_errors import bad_input, not_found
 from kourou.console.endpoints import Call, Endpoint, NoBody, Read
 from kourou.errors import ResponseError
@@ -64,7 +65,7 @@ async def _traces(call: Call[TraceQuery, NoBody]) -> TraceList:
     words = ["-t", query.trace_topic] if query.trace_topic != RMQ_SYS_TRACE_TOPIC else []
     return TraceList(
         items=[TraceView(trace=trace, is_complete=trace.is_complete) for trace in traces],
-        as_of=now_ms(),
+        as_of=wall_ms(),
         commands=[
             command_line(call.admin.namesrvs, "queryMsgTraceById", "-i", msg_id, *words) for msg_id in ids
         ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
@@ -14,6 +13,7 @@ from kourou.cli.admin import formatting
 from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.options import required, value
 from kourou.cli.admin.screen import Screen
+from kourou.clock import wall_ms
 from kourou.protocol.bodies import QueryConsumeQueueResponseBody, encode_body
 from kourou.protocol.message_id import parse_offset_msg_id, parse_unique_id
 
@@ -91,7 +91,7 @@ async def _decode(call: Call) -> DecodedId:
         host, _, port = place.address.rpartition(":")
         return DecodedId(host.strip("[]"), port=int(port), phy_offset=place.phy_offset)
     unique = parse_unique_id(msg_id)
-    made_ms = unique.nearest_time_ms(time.time_ns() // 1_000_000)
+    made_ms = unique.nearest_time_ms(wall_ms())
     return DecodedId(str(ip_address(unique.ip)), date_ms=made_ms, pid=unique.pid, counter=unique.counter)
 
 

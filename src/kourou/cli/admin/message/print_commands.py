@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from kourou.cli.admin.options import Option, ParsedArgs, required, value
 from kourou.cli.admin.screen import Screen
 from kourou.cli.problems import UsageError
 from kourou.client.pull.pulls import PullStatus
+from kourou.clock import wall_ms
 from kourou.errors import KourouError, RemotingError, ResponseError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.names import TOOLS_CONSUMER_GROUP
@@ -217,7 +217,7 @@ def _check_consume(args: ParsedArgs, count: int) -> None:
 
 def _consume_times(args: ParsedArgs) -> tuple[int | None, int | None]:
     begin_ms, end_ms = _times(args)
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = wall_ms()
     if begin_ms is not None and begin_ms > now_ms:
         raise UsageError("Please set the beginTimestamp before now!")
     if end_ms is not None and end_ms > now_ms:
