@@ -154,7 +154,7 @@ async def test_a_consuming_group_is_deleted_with_its_topics(console: Console, tr
         f"Deletes group {GROUP} from broker-a, broker-b with its offsets",
         f"Deletes topic %RETRY%{GROUP}",
     ]
-    assert preview["warnings"] == [f"{GROUP} has 1 member online: they may create it again"]
+    assert preview["warnings"] == [f"{GROUP} has 1 member online; a connected consumer may create it again"]
     assert {"topic": TOPIC, "lag": 0} in preview["details"]["lags"]
     preview = await console.preview(
         "DELETE", f"/groups/{GROUP}", {"brokers": ["broker-b"], "drops_offsets": False}

@@ -16,7 +16,7 @@ from typing import Final
 
 from kourou.admin.brokers import broker_configs
 from kourou.admin.doctor.cluster_snapshot import BrokerView, ClusterSnapshot
-from kourou.admin.doctor.findings import Finding, Severity
+from kourou.admin.doctor.findings import Finding, Severity, merged
 
 PROC: Final = Path("/proc")
 SYS: Final = Path("/sys")
@@ -61,7 +61,7 @@ async def check_machine(snapshot: ClusterSnapshot) -> list[Finding]:
             snapshot.skip(_CHECK, broker.where, f"the process that listens on port {port} is not visible")
         else:
             findings += limit_findings(broker, pid)
-    return findings
+    return merged(findings)
 
 
 async def _store_folder(snapshot: ClusterSnapshot, broker: BrokerView) -> Path | None:
@@ -95,7 +95,7 @@ def folder_findings(broker: BrokerView, folder: Path, *, proc: Path = PROC, sys:
         return []
     scheduler = scheduler_of(folder, sys)
     slow = [_slow_scheduler(broker, mount, scheduler)] if scheduler in _SLOW_SCHEDULERS else []
-    return [*_file_system(broker, folder, mount), *slow]
+    return [*_file_system(broker, mount), *slow]
 
 
 def _slow_scheduler(broker: BrokerView, mount: Mount, scheduler: str | None) -> Finding:
@@ -110,7 +110,7 @@ def _slow_scheduler(broker: BrokerView, mount: Mount, scheduler: str | None) -> 
     )
 
 
-def _file_system(broker: BrokerView, folder: Path, mount: Mount) -> Iterator[Finding]:
+def _file_system(broker: BrokerView, mount: Mount) -> Iterator[Finding]:
     severity, meaning, cure = Severity.WARNING, "", "put the store on a local disk with ext4 or xfs"
     if mount.kind in _MEMORY:
         severity = Severity.PROBLEM
@@ -129,7 +129,7 @@ def _file_system(broker: BrokerView, folder: Path, mount: Mount) -> Iterator[Fin
             severity=severity,
             check=_CHECK,
             where=broker.where,
-            what=f"its store, {folder}, is on {mount.kind} ({mount.path})",
+            what=f"the store is on {mount.kind} ({mount.path})",
             meaning=meaning,
             cure=cure,
         )

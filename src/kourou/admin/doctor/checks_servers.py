@@ -7,13 +7,14 @@ import ipaddress
 import re
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
 from kourou.admin.brokers import broker_configs
 from kourou.admin.doctor.cluster_snapshot import BrokerView, ClusterSnapshot
-from kourou.admin.doctor.findings import Finding, Severity
+from kourou.admin.doctor.findings import Finding, Severity, merged
 from kourou.clock import duration_text
 from kourou.errors import KourouError
 from kourou.protocol.bodies import ClusterInfo, TopicList, decode_body
@@ -288,21 +289,24 @@ async def check_disks(snapshot: ClusterSnapshot) -> list[Finding]:
         return []
     configs = await broker_configs(snapshot.admin, [broker.place.address for broker in living])
     limits = {each.address: each.config.get("diskMaxUsedSpaceRatio", "") for each in configs}
-    return [
-        replace(finding, commands=(snapshot.command("wipeWritePerm", "-b", broker.place.broker_name),))
-        for broker in living
-        for finding in disk_findings(broker, limits.get(broker.place.address, ""))
-    ]
+    by_host: dict[str, list[Finding]] = {}
+    for broker in living:
+        stop = snapshot.command("wipeWritePerm", "-b", broker.place.broker_name)
+        by_host.setdefault(broker.place.address.rpartition(":")[0], []).extend(
+            replace(finding, commands=(stop,))
+            for finding in disk_findings(broker, limits.get(broker.place.address, ""))
+        )
+    return [finding for findings in by_host.values() for finding in merged(findings)]
 
 
 def disk_findings(broker: BrokerView, limit: str) -> Iterator[Finding]:
     """Problems with the disk usage of one broker; `limit` is its diskMaxUsedSpaceRatio."""
     limit_ratio = int(limit) / 100 if limit.isdecimal() else _DEFAULT_DISK_RATIO / 100
+    disks: dict[float, list[str]] = {}
     for key, name in (("commitLogDiskRatio", "CommitLog"), ("consumeQueueDiskRatio", "ConsumeQueues")):
-        try:
-            ratio = float(broker.runtime.get(key, "0"))
-        except ValueError:
-            continue
+        with suppress(ValueError):
+            disks.setdefault(round(float(broker.runtime.get(key, "0")), 2), []).append(name)
+    for ratio, names in disks.items():
         if ratio < min(limit_ratio, _FULL_DISK_RATIO):
             continue
         is_full = ratio >= _FULL_DISK_RATIO
@@ -310,13 +314,13 @@ def disk_findings(broker: BrokerView, limit: str) -> Iterator[Finding]:
             severity=Severity.PROBLEM if is_full else Severity.WARNING,
             check="disks",
             where=broker.where,
-            what=f"the disk of its {name} is {ratio:.0%} full",
+            what=f"the disk of {' and '.join(names)} is {ratio:.0%} full",
             meaning="it rejects messages, and deletes old ones that may not have been consumed"
             if is_full
             else f"above {limit_ratio:.0%} old messages are deleted before fileReservedTime is over, "
             "consumed or not",
             cure="free disk space or add a disk; keep messages for a shorter time (fileReservedTime); or "
-            "stop writes to this broker until there is space (wipeWritePerm)",
+            "stop writes until there is space (wipeWritePerm)",
         )
 
 

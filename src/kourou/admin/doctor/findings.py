@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
 from kourou.admin.replication import SlaveLag
 
@@ -34,6 +35,20 @@ class Finding:
     """What to do."""
     commands: tuple[str, ...] = ()
     """Complete command lines of the cure, to copy and run."""
+
+
+def merged(findings: Iterable[Finding]) -> list[Finding]:
+    """What is the same in several places, such as on a disk that brokers share, as one finding that names
+    them."""
+    found: dict[Finding, Finding] = {}
+    for finding in findings:
+        key = replace(finding, where="", commands=())
+        same = found.get(key)
+        if same is not None:
+            commands = dict.fromkeys((*same.commands, *finding.commands))
+            finding = replace(same, where=f"{same.where}, {finding.where}", commands=tuple(commands))
+        found[key] = finding
+    return list(found.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,7 +136,9 @@ async def _change(call: Call[NoQuery, GroupChange]) -> Plan:
     warnings = list(problems)
     members = (await call.context.view.members(group)).count
     if body.consume_enable is False and members:
-        warnings.append(f"{group} has {counted(members, 'member')} online, which no longer get messages")
+        warnings.append(
+            f"{group} has {counted(members, 'member')} online; messages are no longer delivered to the group"
+        )
     return Plan(
         effects=[f"Changes group {group}", *effects],
         warnings=warnings,
@@ -240,7 +242,9 @@ async def _delete(call: Call[NoQuery, GroupDeletionScope]) -> Plan:
     members = (await view.members(group)).count
     warnings = list(problems)
     if members:
-        warnings.append(f"{group} has {counted(members, 'member')} online: they may create it again")
+        warnings.append(
+            f"{group} has {counted(members, 'member')} online; a connected consumer may create it again"
+        )
     if dlq_topic(group) in topics:
         warnings.append(f"The dead letters in {dlq_topic(group)} are deleted")
     removes = ("-r", "true") if body.drops_offsets else ()

@@ -26,7 +26,7 @@ from kourou.admin.doctor.checks_servers import (
     kernel_findings,
 )
 from kourou.admin.doctor.cluster_snapshot import BrokerView, ClusterSnapshot
-from kourou.admin.doctor.findings import Severity
+from kourou.admin.doctor.findings import Severity, merged
 from kourou.admin.session import Admin, BrokerAddress
 
 LIMITS = """\
@@ -137,6 +137,17 @@ def test_which_addresses_are_this_machines(host: str, expected: bool) -> None:
 def test_disks(ratio: str, limit: str, severity: str | None) -> None:
     found = list(disk_findings(broker(commitLogDiskRatio=ratio), limit))
     assert [finding.severity for finding in found] == ([severity] if severity else [])
+
+
+def test_a_disk_that_is_shared_is_one_finding() -> None:
+    runtime = {"commitLogDiskRatio": "0.931", "consumeQueueDiskRatio": "0.93"}
+    places = [BrokerAddress("c", name, 0, f"127.0.0.1:{port}") for name, port in (("a", 1), ("b", 2))]
+    brokers = [BrokerView(place, runtime, 0, 0) for place in places]
+    (found,) = merged(finding for one in brokers for finding in disk_findings(one, "75"))
+    assert found.where == "broker a (127.0.0.1:1), broker b (127.0.0.1:2)"
+    assert found.what == "the disk of CommitLog and ConsumeQueues is 93% full"
+    other = BrokerView(places[1], {"commitLogDiskRatio": "0.95"}, 0, 0)
+    assert len(merged([*disk_findings(brokers[0], "75"), *disk_findings(other, "75")])) == 2
 
 
 def test_a_fenced_store_is_a_problem_with_its_reason() -> None:
