@@ -11,12 +11,14 @@ from starlette.responses import Response
 from kourou.admin.groups import update_group, update_groups
 from kourou.console.api.setting_files import (
     MAX_ENTRIES,
+    ImportPlaces,
     NewSettings,
     SettingsImport,
     by_settings,
+    file_endpoints,
     file_response,
 )
-from kourou.console.endpoints import Call, Change, Endpoint, NoBody, NoQuery, Plan, Raw, Role
+from kourou.console.endpoints import Call, Endpoint, NoBody, NoQuery, Plan
 from kourou.protocol.bodies import SubscriptionGroupConfig
 from kourou.protocol.names import group_problem, is_system_group
 
@@ -40,14 +42,10 @@ class GroupEntry(SubscriptionGroupConfig, kw_only=True):
         return SubscriptionGroupConfig(**settings)
 
 
-class GroupImport(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Groups to create. Those that exist on a broker stay as they are there."""
+class GroupImport(ImportPlaces, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Groups to create."""
 
     groups: Annotated[list[GroupEntry], msgspec.Meta(min_length=1, max_length=MAX_ENTRIES)]
-    clusters: list[str] = []
-    brokers: list[str] = []
-    """Where they are created; if neither is given, on the brokers that the file names and that exist here, or
-    else on all masters."""
 
 
 async def _export(call: Call[NoQuery, NoBody], request: Request) -> Response:
@@ -73,21 +71,4 @@ async def _import(call: Call[NoQuery, GroupImport]) -> Plan:
     return await groups.plan(call, entries, (await call.context.view.groups(is_new=True)).data)
 
 
-ENDPOINTS: Final[tuple[Endpoint, ...]] = (
-    Raw(
-        method="GET",
-        path="/exports/groups",
-        summary="The settings of all user groups as a JSON file",
-        role=Role.READER,
-        respond=_export,
-        returns=list[GroupEntry],
-    ),
-    Change(
-        path="/imports/groups",
-        summary="Create groups from a JSON file",
-        body=GroupImport,
-        planner=_import,
-        # The effects name the groups; a file may have thousands.
-        is_secret=True,
-    ),
-)
+ENDPOINTS: Final[tuple[Endpoint, ...]] = file_endpoints("group", GroupEntry, GroupImport, _export, _import)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
@@ -19,6 +19,7 @@ from kourou.admin.session import Admin, command_line
 from kourou.client.core.settings import ClientOptions
 from kourou.config import NamesrvConfig
 from kourou.console.endpoints import Call, Change, Done, Endpoint, NoBody, NoQuery, Plan, Read, TargetOutcome
+from kourou.console.responsive_admin import ResponsiveAdmin
 from kourou.errors import KourouError, ResponseError
 from kourou.protocol.codes import ResponseCode
 
@@ -53,24 +54,27 @@ async def _list(call: Call[NoQuery, NoBody]) -> Namesrvs:
 
 
 async def _items(admin: Admin) -> list[NamesrvItem]:
+    configs, items = await asyncio.gather(
+        _configs(admin), asyncio.gather(*(_item(admin, address) for address in admin.namesrvs))
+    )
+    return [replace(item, config=configs.get(item.address, {})) for item in items]
+
+
+async def _configs(admin: Admin) -> dict[str, dict[str, str]]:
     try:
-        configs = {one.address: one.config for one in await namesrv_configs(admin)}
+        return {one.address: one.config for one in await namesrv_configs(admin)}
     except KourouError:
-        configs = {}
-    return list(await asyncio.gather(*(_item(admin, one, configs) for one in admin.namesrvs)))
+        return {}
 
 
-async def _item(admin: Admin, address: str, configs: dict[str, dict[str, str]]) -> NamesrvItem:
+async def _item(admin: Admin, address: str) -> NamesrvItem:
     options: ClientOptions = {**admin.options, "namesrv": address}
-    config = configs.get(address, {})
     try:
-        async with Admin(**options) as one:
+        async with ResponsiveAdmin(**options) as one:
             brokers = await one.brokers()
     except KourouError as error:
-        return NamesrvItem(address, [], config, str(error))
-    return NamesrvItem(
-        address, [f"{one.cluster}/{one.broker_name}:{one.broker_id}" for one in brokers], config
-    )
+        return NamesrvItem(address, [], {}, str(error))
+    return NamesrvItem(address, [f"{one.cluster}/{one.broker_name}:{one.broker_id}" for one in brokers], {})
 
 
 def _differences(items: list[NamesrvItem]) -> list[str]:

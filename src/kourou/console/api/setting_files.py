@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
+from starlette.requests import Request
 from starlette.responses import Response
 
 from kourou.admin.session import BrokerAddress
 from kourou.admin.targets import Outcome
 from kourou.console.api.places import chosen_masters, named_outcomes
 from kourou.console.api_errors import bad_input
-from kourou.console.endpoints import Call, Done, Plan
+from kourou.console.endpoints import Call, Change, Done, Endpoint, Plan, Raw, Role
 from kourou.errors import KourouError, ResponseError
 from kourou.protocol.codes import ResponseCode
 from kourou.wording import counted
@@ -52,6 +53,45 @@ def by_settings(configs: Mapping[str, ConfigT]) -> list[tuple[ConfigT, list[str]
         else:
             same.append(name)
     return found
+
+
+# -- both ------------------------------------------------------------------------------------------
+
+
+class ImportPlaces(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What is to be created, and where. What exists on a broker stays as it is there."""
+
+    clusters: list[str] = []
+    brokers: list[str] = []
+    """If neither is given, on the brokers that the file names and that exist here, or else on all masters."""
+
+
+def file_endpoints(
+    noun: str,
+    entry: type[msgspec.Struct],
+    body: type[ImportPlaces],
+    export: Callable[[Call[Any, Any], Request], Awaitable[Response]],
+    plan: Callable[[Call[Any, Any]], Awaitable[Plan]],
+) -> tuple[Endpoint, ...]:
+    """The operations of one kind of settings."""
+    return (
+        Raw(
+            method="GET",
+            path=f"/exports/{noun}s",
+            summary=f"The settings of all user {noun}s as a JSON file",
+            role=Role.READER,
+            respond=export,
+            returns=list[entry],  # type: ignore[valid-type]
+        ),
+        Change(
+            path=f"/imports/{noun}s",
+            summary=f"Create {noun}s from a JSON file",
+            body=body,
+            planner=plan,
+            # The effects have the names; a file may have thousands.
+            is_secret=True,
+        ),
+    )
 
 
 # -- import ------------------------------------------------------------------------------------------

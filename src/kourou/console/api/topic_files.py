@@ -12,12 +12,14 @@ from kourou.admin.topic_kinds import TopicKind, own_topics, topic_kind
 from kourou.admin.topics import create_topic, create_topics_on
 from kourou.console.api.setting_files import (
     MAX_ENTRIES,
+    ImportPlaces,
     NewSettings,
     SettingsImport,
     by_settings,
+    file_endpoints,
     file_response,
 )
-from kourou.console.endpoints import Call, Change, Endpoint, NoBody, NoQuery, Plan, Raw, Role
+from kourou.console.endpoints import Call, Endpoint, NoBody, NoQuery, Plan
 from kourou.protocol.bodies import TopicConfig
 from kourou.protocol.names import topic_problem
 
@@ -61,14 +63,10 @@ class TopicEntry(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         )
 
 
-class TopicImport(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Topics to create. Those that exist on a broker stay as they are there."""
+class TopicImport(ImportPlaces, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Topics to create."""
 
     topics: Annotated[list[TopicEntry], msgspec.Meta(min_length=1, max_length=MAX_ENTRIES)]
-    clusters: list[str] = []
-    brokers: list[str] = []
-    """Where they are created; if neither is given, on the brokers that the file names and that exist here, or
-    else on all masters."""
 
 
 async def _export(call: Call[NoQuery, NoBody], request: Request) -> Response:
@@ -95,21 +93,4 @@ async def _import(call: Call[NoQuery, TopicImport]) -> Plan:
     return await topics.plan(call, entries, (await call.context.view.topics(is_new=True)).data)
 
 
-ENDPOINTS: Final[tuple[Endpoint, ...]] = (
-    Raw(
-        method="GET",
-        path="/exports/topics",
-        summary="The settings of all user topics as a JSON file",
-        role=Role.READER,
-        respond=_export,
-        returns=list[TopicEntry],
-    ),
-    Change(
-        path="/imports/topics",
-        summary="Create topics from a JSON file",
-        body=TopicImport,
-        planner=_import,
-        # The effects name the topics; a file may have thousands.
-        is_secret=True,
-    ),
-)
+ENDPOINTS: Final[tuple[Endpoint, ...]] = file_endpoints("topic", TopicEntry, TopicImport, _export, _import)
