@@ -34,6 +34,7 @@ from kourou.broker.send.send_back_processor import SendBackProcessor
 from kourou.broker.send.send_message_processor import SendMessageProcessor
 from kourou.broker.send.send_targets import SendTargets
 from kourou.broker.send.sent_properties import PropertyRewriter
+from kourou.broker.send.special_sends import SpecialSends
 from kourou.broker.sequences.originals import Originals
 from kourou.broker.sequences.producer_processor import ProducerProcessor
 from kourou.broker.sequences.sequence_gate import SequenceGate
@@ -320,6 +321,18 @@ def sends(
         cluster=config.broker_cluster_name, region=config.region_id, trace_on=config.trace_on
     )
     answer = SendAnswer(services.store_host, config.region_id, config.trace_on)
+    special = SpecialSends(
+        config=services.live_config,
+        address=services.address,
+        cycles=services.cycles,
+        appender=store.appender,
+        queues=store.queues,
+        writer=services.writer,
+        answer=answer,
+        half_cache=half_cache,
+        delay_levels=store.config.delay_levels,
+        events=services.stats.events,
+    )
     producers = store.producers.table
     sequences = SequenceGate(
         table=producers,
@@ -335,17 +348,13 @@ def sends(
         targets=targets,
         properties=properties,
         new_uniq_key=services.new_uniq_key,
-        address=services.address,
         cycles=services.cycles,
         appender=store.appender,
         queues=store.queues,
-        writer=services.writer,
         answer=answer,
-        half_cache=half_cache,
+        special=special,
         sequences=sequences,
-        delay_levels=store.config.delay_levels,
         requests=services.requests,
-        events=services.stats.events,
     )
     replies = ReplyMessageProcessor(
         config=services.live_config,

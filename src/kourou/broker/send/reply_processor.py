@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.send.send_message_processor import SendHandler
-from kourou.broker.send.send_targets import SendHeader, SendTarget, SendTargets
+from kourou.broker.send.send_targets import SendHeader, SendTarget, SendTargets, inner_message
 from kourou.broker.storage.inner_message import InnerMessage, MessageWriter
 from kourou.errors import RemotingError, RequestError
 from kourou.protocol.codes import RequestCode, ResponseCode
@@ -80,7 +80,7 @@ class ReplyMessageProcessor(SendHandler):
         properties: str,
     ) -> None:
         stored = self._properties.read(without_sequence(properties), self._new_uniq_key)[0]
-        message = self._inner_message(request, header, target, topic, queue_id, stored)
+        message = inner_message(request, header, target, topic, queue_id, stored)
         run_request(self._requests, request, self._hand_over(request, header, message))
 
     def _put_batch(

@@ -2,8 +2,7 @@
 
 Nothing is stored when a processor returns: the commit cycle that it belongs to is written as a whole,
 and its end answers the senders (commit_cycle.py).
-Not here: where a message with a delay waits (delayed_messages.py), how a
-transaction ends (transactions.py).
+Not here: messages with a delay, and halves of transactions (special_sends.py).
 """
 
 from __future__ import annotations
@@ -15,24 +14,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.connection_state import record_born_host
-from kourou.broker.delay.delayed_messages import is_delayed, waiting_queues
+from kourou.broker.delay.delayed_messages import is_delayed
 from kourou.broker.delay.timer_processor import recall_handle
 from kourou.broker.send.send_answer import SendAnswer
 from kourou.broker.send.send_targets import SendHeader, SendTarget, SendTargets, send_context
 from kourou.broker.send.sent_properties import PropertyRewriter, SentProperties
+from kourou.broker.send.special_sends import SpecialSends
 from kourou.broker.sequences.originals import Place
 from kourou.broker.sequences.sequence_gate import SequenceGate
 from kourou.broker.sequences.sequenced_batch import SequencedBatch, unsequenced
 from kourou.broker.storage.commit_cycle import MAX_CYCLE_BYTES
-from kourou.broker.storage.inner_message import InnerMessage, MessageWriter
-from kourou.broker.transactions.half_message_states import CachedHalfMessage, HalfMessageCache
+from kourou.broker.storage.inner_message import InnerMessage
 from kourou.broker.transactions.half_messages import (
     check_batch,
-    check_half,
-    group_of_plain,
-    half_properties,
-    half_sys_flag,
-    is_half,
 )
 from kourou.errors import RequestError
 from kourou.protocol.batch import BatchEntry, split_batch
@@ -42,19 +36,16 @@ from kourou.protocol.ext_fields import decode_ext
 from kourou.protocol.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from kourou.protocol.message import MessageExt
 from kourou.protocol.names import (
-    RMQ_SYS_TRANS_HALF_TOPIC,
     TOPIC_MAX_LENGTH,
     is_retry_topic,
 )
 from kourou.protocol.producer_sequence import RAW_SEQUENCE_START, without_sequence
-from kourou.protocol.properties import properties_from_bytes
 from kourou.store.log.put_status import PutStatus
 from kourou.transport.dispatcher import run_request
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:
     from kourou.broker.settings import LiveConfig
-    from kourou.broker.stats.event_counters import EventCounters
     from kourou.store.log.log_appender import LogAppender
     from kourou.store.queue.consume_queues import ConsumeQueues
     from kourou.transport.cycles import Cycles
@@ -136,29 +127,6 @@ class SendHandler(ABC):
     ) -> None:
         """The same for a batch."""
 
-    def _inner_message(
-        self,
-        request: Request,
-        header: SendHeader,
-        target: SendTarget,
-        topic: str,
-        queue_id: int,
-        stored: bytes,
-    ) -> InnerMessage:
-        """What was sent, to be put by the broker itself; `stored` are its properties."""
-        connection = request.connection
-        return InnerMessage(
-            topic,
-            queue_id,
-            request.body,
-            properties_from_bytes(stored),
-            header.born_timestamp,
-            connection.state.born_host or record_born_host(connection),
-            header.sys_flag | target.sys_flag,
-            header.flag,
-            header.reconsume_times,
-        )
-
 
 class SendMessageProcessor(SendHandler):
     """Handles single sends and batches by producers."""
@@ -170,32 +138,24 @@ class SendMessageProcessor(SendHandler):
         targets: SendTargets,
         properties: PropertyRewriter,
         new_uniq_key: Callable[[], str],
-        address: str,
         cycles: Cycles,
         appender: LogAppender,
         queues: ConsumeQueues,
-        writer: MessageWriter,
         answer: SendAnswer,
-        half_cache: HalfMessageCache,
+        special: SpecialSends,
         sequences: SequenceGate,
-        delay_levels: tuple[int, ...],
         requests: TaskOwner,
-        events: EventCounters,
     ) -> None:
         super().__init__(config, targets, properties, new_uniq_key)
-        self._sequences = sequences
-        self._delay_levels = delay_levels
-        self._requests = requests
-        self._address = address
         self._cycles = cycles
         self._appender = appender
         self._queue = queues.get
         self._put = appender.put
-        self._writer = writer
         self._answer = answer
         self._stored = answer.stored
-        self._half_cache = half_cache
-        self._events = events
+        self._special = special
+        self._sequences = sequences
+        self._requests = requests
 
     def processors(self) -> dict[int, Processor]:
         """The request codes handled here."""
@@ -221,7 +181,7 @@ class SendMessageProcessor(SendHandler):
         if sequence is not None:
             self._put_sequenced(request, header, target, topic, queue_id, properties, sent)
         elif is_special:
-            self._put_special(request, header, target, topic, queue_id, properties, sent)
+            self._special.put(request, header, target, topic, queue_id, properties, sent)
         else:
             self._put_plain(request, header, target, topic, queue_id, sent)
 
@@ -286,19 +246,11 @@ class SendMessageProcessor(SendHandler):
             put: Callable[[], None] = partial(self._put_plain, request, header, target, topic, queue_id, sent)
             stored_in: tuple[tuple[str, int], ...] = ((topic, queue_id),)
             if is_special:
-                put = partial(self._put_special, request, header, target, topic, queue_id, properties, sent)
-                stored_in = self._stored_in(header, topic, queue_id, properties)
+                put = partial(self._special.put, request, header, target, topic, queue_id, properties, sent)
+                stored_in = self._special.stored_in(header, topic, queue_id, properties)
             place = Place(topic, queue_id, stored_in)
             answer = partial(self._answer_repeat, request, queue_id)
             gate.put_once(request, sequence, place, put, answer)
-
-    def _stored_in(
-        self, header: SendHeader, topic: str, queue_id: int, properties: str
-    ) -> tuple[tuple[str, int], ...]:
-        """The queues in which a message with these properties may lie."""
-        if is_half(header, properties):
-            return ((RMQ_SYS_TRANS_HALF_TOPIC, 0),)
-        return (*waiting_queues(properties, self._delay_levels), (topic, queue_id))
 
     def _answer_repeat(self, request: Request, queue_id: int, original: MessageExt) -> None:
         handle = recall_handle(InnerMessage.of(original), self._config.current.broker_name)
@@ -310,118 +262,6 @@ class SendMessageProcessor(SendHandler):
             [original.phy_offset],
             original.queue_offset,
             recall_handle=handle,
-        )
-
-    def _put_special(
-        self,
-        request: Request,
-        header: SendHeader,
-        target: SendTarget,
-        topic: str,
-        queue_id: int,
-        properties: str,
-        sent: SentProperties,
-    ) -> None:
-        """Store a message that may have a delay, or be the half of a transaction."""
-        if is_half(header, properties):
-            check_half(self._config.current, self._address, properties)
-            pending_bytes = self._put_half(request, header, target, topic, queue_id, properties, sent)
-        else:
-            self._put_delayed(request, header, target, topic, queue_id, sent)
-            pending_bytes = self._appender.pending_bytes
-        if pending_bytes > MAX_CYCLE_BYTES:
-            self._cycles.renew()
-
-    def _put_delayed(
-        self,
-        request: Request,
-        header: SendHeader,
-        target: SendTarget,
-        topic: str,
-        queue_id: int,
-        sent: SentProperties,
-    ) -> None:
-        stored, uniq_key, tags_code, keys, waits, _, _ = sent
-        message = self._inner_message(request, header, target, topic, queue_id, stored)
-        self._writer.delay(message)
-        handle = recall_handle(message, self._config.current.broker_name)
-        done = (
-            partial(self._stored, request, queue_id, uniq_key)
-            if handle is None
-            else partial(self._answer_timer, request, queue_id, uniq_key, handle)
-        )
-        self._writer.put_indexed(message, tags_code, keys, None if request.is_oneway else done, waits)
-
-    def _put_half(
-        self,
-        request: Request,
-        header: SendHeader,
-        target: SendTarget,
-        topic: str,
-        queue_id: int,
-        properties: str,
-        sent: SentProperties,
-    ) -> int:
-        """Leave a half pending; how many bytes are pending then."""
-        stored, uniq_key, tags_code, keys, waits, _, _ = sent
-        connection = request.connection
-        half = CachedHalfMessage(
-            group_of_plain(properties),
-            topic,
-            queue_id,
-            request.body,
-            half_properties(stored, topic, queue_id, uniq_key),
-            tags_code,
-            keys,
-            header.born_timestamp,
-            connection.state.born_host or record_born_host(connection),
-            half_sys_flag(header.sys_flag | target.sys_flag),
-            header.flag,
-            header.reconsume_times,
-        )
-        return self._put(
-            self._queue(RMQ_SYS_TRANS_HALF_TOPIC, 0),
-            half.body,
-            half.properties,
-            tags_code,
-            keys,
-            half.born_timestamp,
-            half.born_host,
-            half.sys_flag,
-            half.flag,
-            half.reconsume_times,
-            0,
-            None if request.head.flag & _ONEWAY else partial(self._half_stored, request, uniq_key, half),
-            waits,
-        )
-
-    def _half_stored(
-        self,
-        request: Request,
-        uniq_key: str,
-        half: CachedHalfMessage,
-        status: PutStatus,
-        phy_offset: int,
-        queue_offset: int,
-    ) -> None:
-        if status.is_stored:
-            self._events.half_stored(half.topic)
-        if status is PutStatus.PUT_OK and half.producer_group:
-            self._half_cache.add(half, phy_offset, queue_offset)
-        self._stored(request, half.queue_id, uniq_key, status, phy_offset, queue_offset)
-
-    def _answer_timer(
-        self,
-        request: Request,
-        queue_id: int,
-        uniq_key: str,
-        handle: str,
-        status: PutStatus,
-        phy_offset: int,
-        queue_offset: int,
-    ) -> None:
-        self._answer.stored_many(
-            request, queue_id, uniq_key, status, [phy_offset], queue_offset, recall_handle=handle
         )
 
     def _put_batch(

@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from kourou.broker.admission import Admission, Ruling
+from kourou.broker.connection_state import record_born_host
 from kourou.broker.groups.rebalance_lock import RebalanceLockManager
 from kourou.broker.hooks import BrokerHooks, SendContext
 from kourou.broker.storage.commit_cycle import CommitCycle
+from kourou.broker.storage.inner_message import InnerMessage
 from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
 from kourou.broker.tables.topics import TopicConfigManager
 from kourou.errors import RequestError
@@ -19,7 +21,7 @@ from kourou.protocol.bodies.topics import TopicConfig, TopicFilterType
 from kourou.protocol.codes import MessageSysFlag, PermName, ResponseCode
 from kourou.protocol.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from kourou.protocol.names import DLQ_GROUP_TOPIC_PREFIX, RETRY_GROUP_TOPIC_PREFIX, is_retry_topic
-from kourou.protocol.properties import MessageConst, get_property, set_property
+from kourou.protocol.properties import MessageConst, get_property, properties_from_bytes, set_property
 from kourou.protocol.versions import V3_4_9
 from kourou.transport.request import Request
 
@@ -140,6 +142,24 @@ class SendTargets:
         self._events.dead_letter(group, first_topic)
         self._topics.create_in_send_back(topic, 1, _READ_WRITE)
         return topic, 0, set_property(properties, MessageConst.PROPERTY_DELAY_TIME_LEVEL, "-1")
+
+
+def inner_message(
+    request: Request, header: SendHeader, target: SendTarget, topic: str, queue_id: int, stored: bytes
+) -> InnerMessage:
+    """What was sent, to be put by the broker itself; `stored` are its properties."""
+    connection = request.connection
+    return InnerMessage(
+        topic,
+        queue_id,
+        request.body,
+        properties_from_bytes(stored),
+        header.born_timestamp,
+        connection.state.born_host or record_born_host(connection),
+        header.sys_flag | target.sys_flag,
+        header.flag,
+        header.reconsume_times,
+    )
 
 
 def send_context(request: Request, header: SendHeader, properties: str) -> SendContext:

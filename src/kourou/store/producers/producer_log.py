@@ -113,7 +113,10 @@ class ProducerLog:
             yield lambda: self._write(snapshot)
 
     def _write(self, snapshot: ProducerSnapshot) -> None:
-        self._files.make_folder(self._path.parent)
+        folder = self._path.parent
+        self._files.make_folder(folder)
+        # Each time: that it is there does not mean that its name is on disk.
+        self._files.sync_folder(folder.parent)
         self._files.replace(self._path, snapshot.encode())
 
     # -- slaves ----------------------------------------------------------------------------------
