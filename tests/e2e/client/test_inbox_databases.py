@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import threading
 import time
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from kourou import ConsumeContext, ConsumeResult
+from kourou.client import DbApiStore
 from kourou.client.idempotence import inbox
 from kourou.client.idempotence.inbox_sql import is_transient
 from kourou.client.push.handlers import bound_handler
@@ -24,6 +26,16 @@ pytestmark = [pytest.mark.slow, pytest.mark.integration]
 
 EVERY = [(database, kind) for database, kinds in KINDS.items() for kind in kinds]
 SERVERS = [(database, kind) for database, kind in EVERY if database != "sqlite"]
+# Each database, each kind of connection.
+SOME = [
+    *(
+        ("sqlite", "sqlite3"),
+        ("sqlite", "async orm"),
+        ("postgresql", "pg8000"),
+        ("postgresql", "psycopg async"),
+    ),
+    *(("mariadb", "pymysql"), ("mariadb", "orm")),
+]
 BLOCKING = [(database, kind) for database, kind in EVERY if kind in ("sqlite3", "pg8000", "pymysql", "orm")]
 
 
@@ -95,7 +107,7 @@ def test_offsets_recognise_repeats_without_keys(shop: Shop) -> None:
     assert shop.charged[-2:] == ["order-9", "order-9"]
 
 
-@on(EVERY)
+@on(SOME)
 def test_offset_keys_and_work_are_rolled_back_together(shop: Shop) -> None:
     shop.deliver(shop.handler(), order(0), first_offset=0)
     shop.deliver(shop.handler(lambda _: ConsumeResult.SUSPEND), orders(1, 2), first_offset=1)
@@ -107,7 +119,7 @@ def test_offset_keys_and_work_are_rolled_back_together(shop: Shop) -> None:
     assert shop.charged == ["order-0"]
 
 
-@on(EVERY)
+@on(SOME)
 def test_a_handler_that_commits_and_fails_gets_the_message_again(shop: Shop) -> None:
     fails = [True]
 
@@ -132,7 +144,7 @@ def test_a_handler_that_commits_and_fails_gets_the_message_again(shop: Shop) -> 
     assert shop.run(shop.store.read_offset("billing", QUEUE)) == 7
 
 
-@on(EVERY)
+@on(SOME)
 @pytest.mark.parametrize("end", ["commit", "rollback"])
 def test_a_handler_that_ends_the_transaction_is_an_error(shop: Shop, end: str) -> None:
     with pytest.raises(TransactionEndedError, match="must not commit or roll back"):
@@ -141,6 +153,52 @@ def test_a_handler_that_ends_the_transaction_is_an_error(shop: Shop, end: str) -
     expected = ["order-1"] if end == "commit" else []
     assert (shop.charged, shop.keys) == (expected, len(expected))
     shop.deliver(shop.handler(), order(1))
+    assert shop.charged == ["order-1"]
+
+
+@pytest.mark.parametrize("kind", ["psycopg", "pymysql", "orm"])
+def test_a_connection_that_commits_by_itself_is_refused(places: Callable[[str], Place], kind: str) -> None:
+    place = places("mariadb" if kind == "pymysql" else "postgresql")
+    shop = Shop(place, kind)
+    table = f"{shop.name}_keys"
+    if kind == "orm":
+        shop.engine_options["isolation_level"] = "AUTOCOMMIT"
+        store = shop.make_store(table=table)
+    else:
+        store = DbApiStore(lambda: _autocommitting(place), table=table)
+    with pytest.raises(ValueError, match="is in autocommit mode"):
+        store.run_once("k", lambda connection: None, lambda result: True)
+    assert shop.keys == 0
+    shop.close()
+
+
+def _autocommitting(place: Place) -> Any:
+    connection = place.connect()
+    if place.is_postgresql:
+        connection.autocommit = True
+    else:
+        connection.autocommit(True)
+    return connection
+
+
+@on([each for each in EVERY if "async" in each[1] or each[1] == "aiosqlite"])
+def test_a_cancelled_handler_leaves_nothing(shop: Shop) -> None:
+    async def deliver() -> None:
+        is_in, never = asyncio.Event(), asyncio.Event()
+
+        async def wait(_: Any) -> None:
+            is_in.set()
+            await never.wait()
+
+        task = asyncio.create_task(shop.handler(wait)(order(1)))
+        await is_in.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    shop.run(deliver())
+    assert (shop.charged, shop.keys) == ([], 0)
+    shop.deliver(shop.handler(), order(1))  # no lock is left
     assert shop.charged == ["order-1"]
 
 
@@ -286,7 +344,7 @@ _OTHERS = {
 _KILL = {"postgresql": "SELECT pg_terminate_backend({})", "mariadb": "KILL {}"}
 
 
-@on(EVERY)
+@on(SOME)
 def test_old_keys_are_deleted_in_small_steps(shop: Shop) -> None:
     now = 1_000.0
     other = Shop(shop.place, shop.kind, options={"now": lambda: now, "done_seconds": 100.0})
@@ -307,17 +365,11 @@ def test_old_keys_are_deleted_in_small_steps(shop: Shop) -> None:
 
 @on(BLOCKING)
 def test_tables_are_created_by_many_at_once_and_twice(shop: Shop) -> None:
-    made = [Shop.__new__(Shop) for _ in range(4)]
-    for each in made:
-        each.place, each.kind, each.name, each.options = shop.place, shop.kind, f"{shop.name}b", {}
-        each._dispose = lambda: None
-    stores = [each._store() for each in made]
+    stores = [shop.make_store(table=f"{shop.name}_new") for _ in range(4)]
     with ThreadPoolExecutor(4) as creators:
         list(creators.map(lambda store: store.create_tables(), stores))
     stores[0].create_tables()
-    assert shop.place.query(f"SELECT max(version) FROM {shop.name}b_keys_schema") == [(1,)]
-    for each in made:
-        each._dispose()
+    assert shop.place.query(f"SELECT max(version) FROM {shop.name}_new_schema") == [(1,)]
 
 
 @on(BLOCKING)

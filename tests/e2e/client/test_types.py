@@ -11,9 +11,11 @@ import pytest
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 PROGRAM = """
+import sqlite3
 from collections.abc import Sequence
 from kourou import AsyncPushConsumer, ConsumeContext, ConsumeResult, Message, MessageExt, MessageQueue
-from kourou import Producer, PushConsumer
+from kourou import Producer, PushConsumer, idempotent
+from kourou.client import AsyncDbApiStore, DbApiStore, MemoryStore
 
 def plain(message: MessageExt) -> None: ...
 def decides(message: MessageExt, context: ConsumeContext) -> ConsumeResult | None: ...
@@ -37,6 +39,41 @@ async def use_async(consumer: AsyncPushConsumer) -> None:
     await consumer.subscribe("T", "A", plain)
     await consumer.subscribe("T")  # bad
     await consumer.subscribe("T", "A")  # bad
+
+class Connection:
+    async def execute(self, statement: str) -> None: ...
+    async def commit(self) -> None: ...
+    async def rollback(self) -> None: ...
+    async def close(self) -> None: ...
+
+async def connect() -> Connection:
+    return Connection()
+
+database = DbApiStore(lambda: sqlite3.connect("shop.db"))
+async_database = AsyncDbApiStore(connect)
+
+@idempotent(store=MemoryStore())
+def claimed(messages: list[MessageExt]) -> None: ...
+@idempotent(store=database)
+def one(message: MessageExt, connection: sqlite3.Connection) -> None: ...
+@idempotent(store=database, key=None)
+def many(messages: list[MessageExt], connection: sqlite3.Connection, context: ConsumeContext) -> None: ...
+@idempotent(store=async_database)
+async def one_async(message: MessageExt, connection: Connection) -> None: ...
+@idempotent(store=async_database)
+async def many_async(messages: list[MessageExt], connection: Connection) -> None: ...
+@idempotent(store=async_database)  # bad
+async def other_connection(message: MessageExt, connection: sqlite3.Connection) -> None: ...
+
+async def use_inbox(consumer: AsyncPushConsumer) -> None:
+    await consumer.subscribe("T", claimed)
+    await consumer.subscribe("T", one)
+    await consumer.subscribe("T", many)
+    await consumer.subscribe("T", one_async)
+    await consumer.subscribe("T", many_async)
+    AsyncPushConsumer("g", orderly=True, offsets=database)
+    AsyncPushConsumer("g", orderly=True, offsets=async_database)
+    AsyncPushConsumer("g", orderly=True, offsets=MemoryStore())  # bad
 """
 
 

@@ -242,8 +242,9 @@ def refuse_autocommit(connection: object) -> None:
 
 # SQLSTATE: a connection that failed, a transaction that was rolled back, a server that stops, a lock.
 _TRANSIENT_STATES: Final = ("08", "40", "57P0", "55P03")
-# MySQL: lock wait timeout, deadlock; server shutdown, connection killed, gone, lost, closed for inactivity.
-_TRANSIENT_NUMBERS: Final = frozenset({1205, 1213, 1053, 1927, 2006, 2013, 2055, 4031})
+# MySQL: lock wait timeout, deadlock, a row that has changed since it was read (MariaDB's snapshot isolation);
+# server shutdown, connection killed, gone, lost, closed for inactivity.
+_TRANSIENT_NUMBERS: Final = frozenset({1205, 1213, 1020, 1053, 1927, 2006, 2013, 2055, 4031})
 _SQLITE_BUSY_OR_LOCKED: Final = (5, 6)
 
 
@@ -252,6 +253,8 @@ def is_transient(error: BaseException) -> bool:
     a busy database or a lost connection. A commit whose outcome is not known is one of these: the next
     attempt finds the key."""
     error = getattr(error, "orig", None) or error  # SQLAlchemy's errors wrap those of the driver
+    if isinstance(error, ConnectionError):
+        return True  # not every driver catches the errors of its socket
     sqlite_code = getattr(error, "sqlite_errorcode", None)
     if sqlite_code is not None:
         return (sqlite_code & 0xFF) in _SQLITE_BUSY_OR_LOCKED

@@ -77,9 +77,9 @@ class Shop:
     engine_options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._dispose: Callable[[], Any] = lambda: None
+        self._disposals: list[Callable[[], Any]] = []
         self.loop = asyncio.new_event_loop()
-        self.store = self._store()
+        self.store = self.make_store(table=f"{self.name}_keys", **self.options)
         self.run(self.store.create_tables())
         self.place.query(f"CREATE TABLE {self.name}_charges (order_id VARCHAR(50))")
 
@@ -87,8 +87,9 @@ class Shop:
     def is_async(self) -> bool:
         return "async" in self.kind or self.kind == "aiosqlite"
 
-    def _store(self) -> Any:
-        place, options = self.place, {"table": f"{self.name}_keys", **self.options}
+    def make_store(self, **options: Any) -> Any:
+        """A store of this kind."""
+        place = self.place
         if "core" in self.kind or "orm" in self.kind:
             return self._sqlalchemy_store(options)
         if self.kind == "pg8000":
@@ -114,11 +115,11 @@ class Shop:
         arguments = {"timeout": 20} if self.place.database == "sqlite" else {}
         if self.is_async:
             async_engine = create_async_engine(self.place.url(is_async=True), connect_args=arguments)
-            self._dispose = async_engine.dispose
+            self._disposals.append(async_engine.dispose)
             connect = async_sessionmaker(async_engine) if "orm" in self.kind else async_engine.connect
             return AsyncSqlAlchemyStore(connect, **options)
         engine = create_engine(self.place.url(is_async=False), connect_args=arguments, **self.engine_options)
-        self._dispose = engine.dispose
+        self._disposals.append(engine.dispose)
         return SqlAlchemyStore(sessionmaker(engine) if "orm" in self.kind else engine.connect, **options)
 
     # -- the handler -----------------------------------------------------------------------------
@@ -178,8 +179,8 @@ class Shop:
 
     def close(self) -> None:
         """Leave no connection open."""
-        disposed = self._dispose()
-        self.run(disposed)
+        for dispose in self._disposals:
+            self.run(dispose())
         self.loop.close()
 
 

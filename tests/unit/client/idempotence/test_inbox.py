@@ -63,7 +63,8 @@ def named(
         (named("OperationalError", orig=named("OperationalError", 1213, "Deadlock")), True),
         (named("ProgrammingError", orig=named("UndefinedTable", sqlstate="42P01")), False),
         (ValueError("no money"), False),
-        (ConnectionError("of the handler's own"), False),
+        (ConnectionResetError(104, "Connection reset by peer"), True),
+        (FileNotFoundError(2, "No such file or directory"), False),
     ],
     ids=str,
 )
