@@ -34,7 +34,11 @@
     │   │       ├── UnknownEpochError
     │   │       ├── SequenceTooOldError
     │   │       └── SequenceJumpError
-    │   └── NoReplyError
+    │   ├── NoReplyError
+    │   └── AtomicPublishError
+    │       ├── AtomicRolledBackError
+    │       ├── AtomicUndecidedError
+    │       └── SinkTakenError
     └── StorageError               the disk failed, or what lies on it is not what it should be
         ├── StoreLockedError
         ├── StoreFormatError
@@ -423,3 +427,36 @@ class NoReplyError(ClientError):
         self.topic = topic
         self.correlation_id = correlation_id
         self.timeout_ms = timeout_ms
+
+
+class AtomicPublishError(ClientError):
+    """An atomic publish is not committed, as far as the client can tell."""
+
+
+class AtomicRolledBackError(AtomicPublishError):
+    """An atomic publish is rolled back: nothing of it is published, and it may be published again."""
+
+    retriable = True
+
+    def __init__(self, atomic_id: str, reason: str, *, is_producer_unknown: bool = False) -> None:
+        super().__init__(f"nothing is published: {reason}")
+        self.atomic_id = atomic_id
+        self.is_producer_unknown = is_producer_unknown
+        """Whether the coordinator does not know the producer: its id has expired."""
+
+
+class AtomicUndecidedError(AtomicPublishError):
+    """A broker did not answer in time. A commit that was not answered may take effect: all of the publish
+    becomes visible, or nothing."""
+
+    def __init__(self, atomic_id: str, broker_name: str, reason: str) -> None:
+        super().__init__(
+            f"atomic publish {atomic_id}: broker {broker_name!r} has not answered in time, so it will be "
+            f"published as a whole or not at all: {reason}"
+        )
+        self.atomic_id = atomic_id
+        self.broker_name = broker_name
+
+
+class SinkTakenError(AtomicPublishError):
+    """A sink belongs to another query."""

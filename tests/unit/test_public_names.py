@@ -34,14 +34,14 @@ ROOT = """
     TransactionState idempotent __version__
 """.split()
 CLIENT = """
-    AllocateAveragely AllocateAveragelyByCircle AllocateByConfig AllocateByMachineRoom AllocateConsistentHash
-    AllocateMachineRoomNearby AllocateStrategy AsyncDbApiStore AsyncPullSchedule AsyncSqlAlchemyStore
-    AsyncTransactionalStore Claim ClientTlsConfig CompressionType
-    ConsumeHookContext ConsumerHook ConsumerStats DbApiStore EndTransactionContext IdempotenceStore Lag
-    LitePullStats MemoryStore ProducerHook ProducerStats PullContext PullResult PullStatus QueueChunk
-    QueueEnd QueueSelector RedisStore SendContext SqlAlchemyStore SqliteStore TopicStats Transaction
-    TransactionSendResult TransactionalStore business_key lag metrics_text select_by_hash
-    select_by_machine_room select_by_random unique_id_key
+    AllocateAveragely AllocateAveragelyByCircle AllocateByConfig AllocateByMachineRoom
+    AllocateConsistentHash AllocateMachineRoomNearby AllocateStrategy AsyncAtomicBatch AsyncDbApiStore
+    AsyncPullSchedule AsyncSqlAlchemyStore AsyncTransactionalStore AtomicHandle AtomicPublish Claim
+    ClientTlsConfig CompressionType ConsumeHookContext ConsumerHook ConsumerStats DbApiStore
+    EndTransactionContext IdempotenceStore Lag LitePullStats MemoryStore ProducerHook ProducerStats
+    PullContext PullResult PullStatus QueueChunk QueueEnd QueueSelector RedisStore SendContext SinkBatch
+    SqlAlchemyStore SqliteStore TopicStats Transaction TransactionSendResult TransactionalStore
+    business_key lag metrics_text select_by_hash select_by_machine_room select_by_random unique_id_key
 """.split()
 OTEL = ["ConsumeSpans", "SendSpans", "carry", "context_of"]
 TESTING = ["AsyncLocalCluster", "ClusterStateError", "LocalCluster", "NotConsumedError", "UnknownTopicError"]

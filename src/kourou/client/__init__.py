@@ -38,6 +38,8 @@ if TYPE_CHECKING:
         TransactionalStore,
     )
     from kourou.client.metrics import metrics_text
+    from kourou.client.producer.atomic_batch import AsyncAtomicBatch
+    from kourou.client.producer.atomic_publish import AtomicHandle, AtomicPublish, SinkBatch
     from kourou.client.producer.producer_hooks import EndTransactionContext, ProducerHook, SendContext
     from kourou.client.producer.producer_stats import ProducerStats
     from kourou.client.producer.queue_choice import (
@@ -85,6 +87,8 @@ else:
                 "TransactionalStore",
             ),
             "kourou.client.metrics": ("metrics_text",),
+            "kourou.client.producer.atomic_batch": ("AsyncAtomicBatch",),
+            "kourou.client.producer.atomic_publish": ("AtomicHandle", "AtomicPublish", "SinkBatch"),
             "kourou.client.producer.producer_hooks": ("EndTransactionContext", "ProducerHook", "SendContext"),
             "kourou.client.producer.producer_stats": ("ProducerStats",),
             "kourou.client.producer.queue_choice": (
@@ -114,10 +118,13 @@ __all__ = [
     "AllocateConsistentHash",
     "AllocateMachineRoomNearby",
     "AllocateStrategy",
+    "AsyncAtomicBatch",
     "AsyncDbApiStore",
     "AsyncPullSchedule",
     "AsyncSqlAlchemyStore",
     "AsyncTransactionalStore",
+    "AtomicHandle",
+    "AtomicPublish",
     "Claim",
     "ClientTlsConfig",
     "CompressionType",
@@ -140,6 +147,7 @@ __all__ = [
     "QueueSelector",
     "RedisStore",
     "SendContext",
+    "SinkBatch",
     "SqlAlchemyStore",
     "SqliteStore",
     "TopicStats",

@@ -32,6 +32,8 @@ MAX_STAGED_BYTES: Final = 4 * 1024**3
 MAX_TIMEOUT_MS: Final = 24 * 3_600_000
 MAX_OPEN: Final = 64
 """Publishes of one producer, from the oldest that is undecided to the newest: as many outcomes are kept."""
+MAX_BROKER_NAME: Final = 255
+"""Characters of the name of a coordinator."""
 MAX_SINK_TEXT: Final = 255
 """Characters of a sink id or a query id."""
 _ID: Final = re.compile(

@@ -120,6 +120,14 @@ class Sink:
     batch_id: int
 
 
+@dataclass(slots=True)
+class NameCoordinator:
+    """The broker that coordinates the publishes of a named producer."""
+
+    queue_offset: int
+    broker_name: str
+
+
 class AtomicTable:
     """The atomic publishes of one broker, as a participant and as a coordinator. One thread owns it."""
 
@@ -129,7 +137,7 @@ class AtomicTable:
         self.outcomes = OutcomeTable()
         self.finished = OutcomeTable()
         self.sinks: dict[str, Sink] = {}
-        self.names: dict[str, int] = {}
+        self.names: dict[str, NameCoordinator] = {}
         self.staged_bytes = 0
         # By queue_offset, in ascending order: what is applied is newer than all before it.
         self._live: OrderedDict[int, dict[LiveItem, None]] = OrderedDict()
@@ -188,10 +196,7 @@ class AtomicTable:
             case SinkKept():
                 self._set_sink(record.sink_id, Sink(queue_offset, record.query_id, record.batch_id))
             case NameClaimed():
-                if record.name in self.names:
-                    self._release(self.names[record.name], ("N", record.name, 0))
-                self.names[record.name] = queue_offset
-                self._hold(queue_offset, ("N", record.name, 0))
+                self._set_coordinator(record.name, NameCoordinator(queue_offset, record.coordinator))
 
     def _staged(self, record: Staged, queue_offset: int, phy_offset: int) -> None:
         if self.finished.of(parse_atomic_id(record.atomic_id)) is not None:
@@ -284,6 +289,13 @@ class AtomicTable:
         self.sinks[sink_id] = sink
         self._hold(sink.queue_offset, ("K", sink_id, 0))
 
+    def _set_coordinator(self, name: str, coordinator: NameCoordinator) -> None:
+        before = self.names.get(name)
+        if before is not None:
+            self._release(before.queue_offset, ("N", name, 0))
+        self.names[name] = coordinator
+        self._hold(coordinator.queue_offset, ("N", name, 0))
+
     def expire(self, before_ms: int) -> None:
         """Forget the outcomes of producers that have not been used since then."""
         for table, kind in ((self.outcomes, "H"), (self.finished, "P")):
@@ -314,7 +326,7 @@ class AtomicTable:
             sink = self.sinks[key]
             return SinkKept(key, sink.query_id, sink.batch_id)
         assert kind == "N", f"no record for {item}"
-        return NameClaimed(key)
+        return NameClaimed(key, self.names[key].broker_name)
 
 
 def _outcomes(record: FinishedKept | OutcomesKept, queue_offset: int) -> Outcomes:

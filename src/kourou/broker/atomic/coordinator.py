@@ -21,6 +21,7 @@ from kourou.broker.atomic.journal import DURABLE, Journal
 from kourou.broker.atomic.journal_records import Decided, Ended, NameClaimed
 from kourou.errors import KourouError, RequestError, StorageError
 from kourou.protocol.atomic import (
+    MAX_BROKER_NAME,
     MAX_SINK_TEXT,
     AtomicId,
     Outcome,
@@ -343,23 +344,26 @@ class AtomicCoordinator:
     # -- names and sinks ---------------------------------------------------------------------------
 
     def get_coordinator(self, request: Request) -> None:
-        """GET_KOUROU_ATOMIC_COORDINATOR: whether this broker coordinates a named producer."""
+        """GET_KOUROU_ATOMIC_COORDINATOR: which broker coordinates a named producer."""
         check_master(self._admission)
         header = request.header(GetAtomicCoordinatorRequestHeader)
-        name, names = header.kourou_name, self._journal.table.names
-        if name in names or not header.kourou_claim:
-            request.reply(GetAtomicCoordinatorResponseHeader(kourou_is_coordinator=name in names))
+        name, coordinator, names = header.kourou_name, header.kourou_coordinator, self._journal.table.names
+        if name in names or coordinator is None:
+            known = names[name].broker_name if name in names else None
+            request.reply(GetAtomicCoordinatorResponseHeader(kourou_coordinator=known))
             return
         try:
             check_producer_name(name)
         except ValueError as error:
             raise RequestError(ResponseCode.INVALID_PARAMETER, str(error)) from None
-        if len(names) >= _MAX_NAMES:
+        if len(names) >= _MAX_NAMES or not 0 < len(coordinator) <= MAX_BROKER_NAME:
             raise RequestError(
-                ResponseCode.KOUROU_ATOMIC_LIMIT, f"this broker coordinates {_MAX_NAMES} names already"
+                ResponseCode.KOUROU_ATOMIC_LIMIT,
+                f"this broker knows the coordinators of {len(names)} names, {_MAX_NAMES} are allowed; the "
+                f"name of a coordinator has 1 to {MAX_BROKER_NAME} characters",
             )
-        answer = GetAtomicCoordinatorResponseHeader(kourou_is_coordinator=True)
-        self._journal.put(NameClaimed(name), lambda status: answer_put(request, status, answer))
+        answer = GetAtomicCoordinatorResponseHeader(kourou_coordinator=coordinator)
+        self._journal.put(NameClaimed(name, coordinator), lambda status: answer_put(request, status, answer))
 
     def get_sink(self, request: Request) -> None:
         """GET_KOUROU_SINK: the last batch of a sink."""

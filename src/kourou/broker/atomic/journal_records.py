@@ -10,7 +10,7 @@ A broker that has parts (participant.py):
     F  the publish is over here: published, or dropped            P  publishes of a producer that are over
 The coordinator (coordinator.py):
     D  a decision                      E  all participants have confirmed it
-    H  outcomes of a producer          K  the last batch of a sink         N  it coordinates a named producer
+    H  outcomes of a producer          K  the last batch of a sink         N  where a name is coordinated
 """
 
 from __future__ import annotations
@@ -102,9 +102,10 @@ class SinkKept(msgspec.Struct, array_like=True, tag="K", frozen=True):
 
 
 class NameClaimed(msgspec.Struct, array_like=True, tag="N", frozen=True):
-    """This broker coordinates the publishes of a named producer."""
+    """A broker, this one or another, coordinates the publishes of a named producer."""
 
     name: str
+    coordinator: str
 
 
 JournalRecord: TypeAlias = (

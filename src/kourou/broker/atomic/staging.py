@@ -13,6 +13,7 @@ from kourou.broker.send.send_targets import SendTargets
 from kourou.errors import RequestError
 from kourou.protocol.atomic import (
     ATOMIC_PROPERTY,
+    MAX_BROKER_NAME,
     MAX_PART,
     MAX_TIMEOUT_MS,
     StagedGroup,
@@ -43,7 +44,6 @@ _NOTED: Final = tuple(
 )
 # What a publish adds: the id, and the number of the message.
 _ADDED_BYTES: Final = 160
-_MAX_COORDINATOR: Final = 255
 
 
 class StagingChecks:
@@ -142,8 +142,8 @@ def _check_header(header: StageAtomicRequestHeader) -> None:
         raise _illegal(
             f"a timeout of {header.kourou_timeout_ms} ms; it must be from 1 to {MAX_TIMEOUT_MS} ms"
         )
-    if not 0 < len(header.kourou_coordinator) <= _MAX_COORDINATOR:
-        raise _illegal(f"the coordinator must be a broker name of 1 to {_MAX_COORDINATOR} characters")
+    if not 0 < len(header.kourou_coordinator) <= MAX_BROKER_NAME:
+        raise _illegal(f"the coordinator must be a broker name of 1 to {MAX_BROKER_NAME} characters")
 
 
 def _illegal(problem: str) -> RequestError:

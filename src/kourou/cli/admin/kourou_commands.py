@@ -6,9 +6,10 @@ from typing import Final
 
 from kourou.cli.admin.command import AdminCommand
 from kourou.cli.admin.completion import COMPLETION
+from kourou.cli.admin.kourou.atomic_list import ATOMIC_LIST
 from kourou.cli.admin.kourou.doctor import DOCTOR
 from kourou.cli.admin.kourou.redrive import REDRIVE
 from kourou.cli.admin.kourou.top import TOP
 
-KOUROU_COMMANDS: Final[tuple[AdminCommand, ...]] = (TOP, DOCTOR, REDRIVE, COMPLETION)
+KOUROU_COMMANDS: Final[tuple[AdminCommand, ...]] = (TOP, DOCTOR, REDRIVE, ATOMIC_LIST, COMPLETION)
 """In the order of the command list."""

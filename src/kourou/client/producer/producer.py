@@ -22,6 +22,9 @@ from kourou.client.core.namespaces import Namespace
 from kourou.client.core.settings import ClientSettings, lists_options
 from kourou.client.core.stop_once import StopOnce
 from kourou.client.core.unique_id import shared_unique_ids
+from kourou.client.producer.atomic_batch import AsyncAtomicBatch
+from kourou.client.producer.atomic_publish import AtomicHandle, AtomicPublish
+from kourou.client.producer.atomic_sessions import AtomicSessions
 from kourou.client.producer.outgoing import Outgoing, PreparedOutgoing, plan_batches
 from kourou.client.producer.pending_send import ChooseQueue
 from kourou.client.producer.producer_groups import enter_group, leave_group
@@ -46,6 +49,7 @@ from kourou.errors import (
     SendFailedError,
     TooManyRequestsError,
 )
+from kourou.protocol.atomic import MAX_TIMEOUT_MS
 from kourou.protocol.bodies import ConsumerData, MessageQueue
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.headers.send import RecallMessageRequestHeader
@@ -93,6 +97,7 @@ class AsyncProducer(AsyncBlockOnly):
         self._choice = QueueChoice(self._namespace)
         self._requests = Requests(self._instance)
         self._sends: Sends | None = None
+        self._atomics: AtomicSessions | None = None
         self._now: Callable[[], float] = time.monotonic
         self._trace: TraceDispatcher | None = None
         self._is_stopping = False
@@ -475,6 +480,56 @@ class AsyncProducer(AsyncBlockOnly):
         except TimeoutError:
             waited = f"no room: {sends.in_flight.count} other sends are in flight"
             raise SendFailedError(topic, [waited], timeout_ms) from None
+
+    # -- atomic publishes ------------------------------------------------------------------------
+
+    def atomic(self, *, timeout_ms: int = 60_000) -> AsyncAtomicBatch:
+        """Messages for any topics, queues and brokers that become visible together or not at all:
+
+            async with producer.atomic() as batch:
+                await batch.send(Message("orders", b"..."))
+                await batch.send(Message("stock", b"..."))
+
+        Leaving the block commits; an exception rolls back. On return the decision is durable, and each broker
+        publishes its messages within a second: a consumer may see those of one broker first. `timeout_ms`
+        bounds the block with its commit: after it, the publish is rolled back. Brokers have to be Kourou's.
+        With a `name`, programs that used it for atomic publishes before are fenced.
+
+        The block raises AtomicRolledBackError if nothing is published, AtomicUndecidedError if the outcome is
+        not known, ProducerFencedError, ClientError if no broker can coordinate it.
+        """
+        self._running()
+        check_int("timeout_ms", timeout_ms, at_least=1)
+        if timeout_ms > MAX_TIMEOUT_MS:
+            raise ValueError(f"timeout_ms is {timeout_ms}; it must be at most {MAX_TIMEOUT_MS}")
+        return AsyncAtomicBatch(
+            sessions=self._atomic_sessions(),
+            instance=self._instance,
+            options=self._options,
+            choice=self._choice,
+            prepare=self._prepared,
+            timeout_ms=timeout_ms,
+        )
+
+    async def begin_atomic(self, *, timeout_ms: int = 60_000) -> AtomicPublish:
+        """An atomic publish whose parts are staged by several processes: they get its `handle`, and this one
+        commits it. Use `atomic` otherwise."""
+        self._running()
+        return await self._atomic_sessions().begin(timeout_ms)
+
+    def join_atomic(self, handle: AtomicHandle) -> AtomicPublish:
+        """An atomic publish that another process has begun."""
+        self._running()
+        return self._atomic_sessions().publish(handle)
+
+    def _atomic_sessions(self) -> AtomicSessions:
+        if self._atomics is None:
+            self._atomics = AtomicSessions(self._instance, self._wire_group, self._options, self._wire_name)
+        return self._atomics
+
+    async def _prepared(self, message: Message) -> SendRequest:
+        body = await self._compressed_early(message) if is_large(message) else None
+        return self._outgoing.request(message, body=body)
 
     # -- request and reply -----------------------------------------------------------------------
 

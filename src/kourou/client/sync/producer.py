@@ -15,6 +15,7 @@ from kourou.client.producer.producer_stats import ProducerStats
 from kourou.client.producer.queue_choice import QueueSelector
 from kourou.client.producer.request_reply import reply_to
 from kourou.client.producer.send_result import SendResult
+from kourou.client.sync.atomic_batch import AtomicBatch
 from kourou.client.sync.sync_client import SyncClient
 from kourou.errors import SendFailedError, TooManyRequestsError
 from kourou.protocol.bodies import MessageQueue
@@ -184,6 +185,25 @@ class SyncProducer(SyncClient[ProducerT]):
         """Of an idempotent producer: the highest of its sequences stored in `queue`; -1: none. A named
         producer opens its name first, which fences a program that has opened it before."""
         return self._call(lambda: self._client.last_sequence(queue))
+
+    # -- atomic publishes ------------------------------------------------------------------------
+
+    def atomic(self, *, timeout_ms: int = 60_000) -> AtomicBatch:
+        """Messages for any topics, queues and brokers that become visible together or not at all:
+
+            with producer.atomic() as batch:
+                batch.send(Message("orders", b"..."))
+                batch.send(Message("stock", b"..."))
+
+        Leaving the block commits; an exception rolls back. On return the decision is durable, and each broker
+        publishes its messages within a second: a consumer may see those of one broker first. `timeout_ms`
+        bounds the block with its commit: after it, the publish is rolled back. Brokers have to be Kourou's.
+        With a `name`, programs that used it for atomic publishes before are fenced.
+
+        The block raises AtomicRolledBackError if nothing is published, AtomicUndecidedError if the outcome is
+        not known, ProducerFencedError, ClientError if no broker can coordinate it.
+        """
+        return AtomicBatch(self._call, self._do(lambda: self._client.atomic(timeout_ms=timeout_ms)))
 
     # -- request and reply -----------------------------------------------------------------------
 

@@ -77,17 +77,17 @@ class QueryAtomicRequestHeader(CommandHeader, kw_only=True):
 
 
 class GetAtomicCoordinatorRequestHeader(CommandHeader, kw_only=True):
-    """GET_KOUROU_ATOMIC_COORDINATOR: whether this broker coordinates the publishes of a named producer.
-    `kourou_claim`: it does from now on."""
+    """GET_KOUROU_ATOMIC_COORDINATOR: which broker coordinates the publishes of a named producer.
+    `kourou_coordinator`: it is this one from now on, unless the broker knows one already."""
 
     kourou_name: str
-    kourou_claim: bool = False
+    kourou_coordinator: str | None = None
 
 
 class GetAtomicCoordinatorResponseHeader(CommandHeader, kw_only=True):
-    """The answer."""
+    """Absent: this broker does not know."""
 
-    kourou_is_coordinator: bool
+    kourou_coordinator: str | None = None
 
 
 class GetSinkRequestHeader(CommandHeader, kw_only=True):

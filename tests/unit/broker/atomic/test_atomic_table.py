@@ -63,7 +63,7 @@ def contents(table: AtomicTable) -> dict[str, Any]:
         "outcomes": {key: asdict(one) for key, one in table.outcomes.items()},
         "finished": {key: asdict(one) for key, one in table.finished.items()},
         "sinks": {key: asdict(one) for key, one in table.sinks.items()},
-        "names": table.names,
+        "names": {key: asdict(one) for key, one in table.names.items()},
         "bytes": table.staged_bytes,
         "live": list(table.oldest()),
     }
@@ -106,7 +106,7 @@ class Replay(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(["x", "y"]))
     def claim(self, name: str) -> None:
-        self.journal.put(NameClaimed(name))
+        self.journal.put(NameClaimed(name, "broker-a"))
 
     @precondition(lambda self: self.journal.table.begin is not None)
     @rule()
