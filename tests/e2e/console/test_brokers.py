@@ -41,6 +41,20 @@ def test_a_key_is_found_and_changed_and_the_change_is_in_the_audit_log(
     assert KEY in str(console.audit()[-1])
 
 
+def test_a_value_that_the_broker_would_refuse_is_reported_at_its_field(visitor: Visitor) -> None:
+    page = visitor.open(f"/brokers/broker-a/0?tab=config&c_search={KEY}")
+    row(page, KEY).get_by_role("button", name="Change").click()
+    dialog = page.get_by_role("dialog")
+    field = dialog.get_by_label(KEY)
+    field.fill("many")
+
+    with visitor.expecting(400):
+        dialog.get_by_role("button", name="Preview").click()
+        dialog.get_by_text("must be").wait_for()
+
+    assert field.get_attribute("aria-invalid") == "true"
+
+
 def test_the_second_of_two_administrators_is_shown_what_changed_meanwhile(
     visit: Visit, console: ConsoleProcess
 ) -> None:
