@@ -47,6 +47,7 @@ def make_metrics(
         dispatcher=store.dispatcher,
         appender=store.appender,
         damages=store.damages,
+        sequences=store.producers.table,
         queue_folder=store.config.queue_folder,
         stats=services.stats,
         commit_cycle=services.commit_cycle,

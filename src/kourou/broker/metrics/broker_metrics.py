@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from kourou.store.dispatcher import Dispatcher
     from kourou.store.log.commit_log import CommitLog
     from kourou.store.log.log_appender import LogAppender
+    from kourou.store.producers.producer_table import ProducerTable
     from kourou.store.queue.consume_queues import ConsumeQueues
     from kourou.store.read.message_lookup import MessageLookup
     from kourou.store.recovery.corrupt_ranges import KnownDamages
@@ -91,6 +92,7 @@ class BrokerMetrics:
     dispatcher: Dispatcher
     appender: LogAppender
     damages: KnownDamages
+    sequences: ProducerTable
     queue_folder: Path
     stats: BrokerStatsManager
     commit_cycle: CommitCycle
@@ -189,6 +191,10 @@ class BrokerMetrics:
             (own.DAMAGED_BYTES, self.damages.damaged_bytes),
             (own.LOST_MESSAGES, self.damages.lost_messages),
             (own.CLOCK_STEPS, self.clock_watch.step_count),
+            (own.IDEMPOTENT_PRODUCERS, len(self.sequences)),
+            (own.PRODUCERS_EXPIRED, self.sequences.expired),
+            (own.PRODUCERS_EVICTED, self.sequences.evicted),
+            (own.REPEATED_MESSAGES, self.sequences.repeats),
         ]
         for metric, value in values:
             yield metric.value(value, scope)

@@ -55,6 +55,18 @@ LOST_MESSAGES: Final = Metric("kourou_lost_messages", Kind.GAUGE, "Messages know
 CLOCK_STEPS: Final = Metric(
     "kourou_clock_steps_total", Kind.COUNTER, "How often the wall clock was stepped since the start."
 )
+IDEMPOTENT_PRODUCERS: Final = Metric(
+    "kourou_idempotent_producers", Kind.GAUGE, "Idempotent producers whose sequences are known."
+)
+PRODUCERS_EXPIRED: Final = Metric(
+    "kourou_idempotent_producers_expired_total", Kind.COUNTER, "Ids removed since they were not used."
+)
+PRODUCERS_EVICTED: Final = Metric(
+    "kourou_idempotent_producers_evicted_total", Kind.COUNTER, "Ids removed since there were too many."
+)
+REPEATED_MESSAGES: Final = Metric(
+    "kourou_repeated_messages_total", Kind.COUNTER, "Repeats that were answered with their originals."
+)
 SLAVES: Final = Metric("kourou_slaves", Kind.GAUGE, "Slaves that follow this master.")
 SLAVE_LAG_BYTES: Final = Metric(
     "kourou_slave_lag_bytes", Kind.GAUGE, "How much of the log a slave has not acknowledged.", ("slave",)

@@ -81,8 +81,6 @@ class SequenceGate:
         self._commit_cycle = commit_cycle
         self._cycles = cycles
         self._requests = requests
-        self.repeats = 0
-        """Repeats that were answered."""
 
     def take_next(self, value: str, topic: str, queue_id: int) -> bool:
         """Note the message with this property, if it is simply the next of its producer; False: `put_once`
@@ -187,7 +185,7 @@ class SequenceGate:
             await self._decided()
             found = await self._originals.find(sent, place)
         if found is not None:
-            self.repeats += 1
+            self._table.repeats += 1
             return found
         # Also for what is not to be answered as a repeat: a newer program may have been opened.
         if self.is_new(sent, place.topic, place.queue_id):

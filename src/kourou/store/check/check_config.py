@@ -12,6 +12,8 @@ from kourou.store.check.check_context import CheckContext
 from kourou.store.check.invariants import Invariant
 from kourou.store.config_tables import TABLES, ConsumerOffsetTable, TopicConfigTable, load_table
 from kourou.store.disk.files import Files
+from kourou.store.producers.producer_snapshot import SNAPSHOT_NAME as PRODUCERS_NAME
+from kourou.store.producers.producer_snapshot import snapshot_phy_offset
 from kourou.store.queue.queue_snapshot import decode_snapshot
 from kourou.store.recovery.corrupt_ranges import DAMAGES_NAME
 from kourou.store.store_layout import StoreLayout
@@ -24,11 +26,13 @@ Table = TypeVar("Table", bound=msgspec.Struct)
 
 
 def check_config(context: CheckContext) -> None:
-    """Every JSON file in `config` can be read, and its `.bak` too."""
+    """Every JSON file in `config` can be read, and its `.bak` too; and the snapshot of producers."""
     names = set(context.layout.config_names)
     for name in sorted(names):
         main = name.removesuffix(_BACKUP)
-        if main.endswith(".json") or main in _MORE_JSON:
+        if name == PRODUCERS_NAME:
+            _check_file(context, name, main)
+        elif main.endswith(".json") or main in _MORE_JSON:
             _check_file(context, name, main)
             if name != main and main not in names:
                 context.findings.note(
@@ -57,6 +61,8 @@ def _check_file(context: CheckContext, name: str, main: str) -> None:
         raw = context.files.read(path)
         if main in TABLES:
             load_table(raw, TABLES[main])
+        elif main == PRODUCERS_NAME:
+            snapshot_phy_offset(raw)
         else:
             fastjson.parse(raw)
     except OSError as error:
@@ -66,6 +72,8 @@ def _check_file(context: CheckContext, name: str, main: str) -> None:
 
 
 def _kind(main: str) -> str:
+    if main == PRODUCERS_NAME:
+        return "snapshot of idempotent producers"
     return f"table of {main.removesuffix('.json')}" if main in TABLES else "JSON"
 
 

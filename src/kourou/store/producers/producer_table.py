@@ -77,6 +77,8 @@ class ProducerTable:
         """Ids removed since they were not used."""
         self.evicted = 0
         """Ids removed since there were too many."""
+        self.repeats = 0
+        """Repeats that were answered with their originals."""
 
     def __len__(self) -> int:
         return len(self.producers)

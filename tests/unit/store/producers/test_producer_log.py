@@ -13,6 +13,7 @@ from kourou.protocol.producer_sequence import ProducerOpening, format_opening, p
 from kourou.protocol.record import decode_records
 from kourou.store.message_store import MessageStore
 from kourou.store.producers.producer_table import Ruling
+from kourou.testing.store_check import assert_store_ok
 from tests.unit.store.message_stores import StoreKit, faulty, put, read_queue
 
 IDS = ("@loader", "0123456789abcdef")
@@ -160,6 +161,8 @@ def test_a_damaged_snapshot_stops_the_start(tmp_path: Path) -> None:
         with pytest.raises(StoreFormatError, match="put it back from a backup"):
             kit.open()
         kit.is_checked = False
+        with pytest.raises(AssertionError, match="not a snapshot of idempotent producers"):
+            assert_store_ok(tmp_path / "store")
 
 
 def test_a_malformed_property_in_the_log_is_passed_over(
