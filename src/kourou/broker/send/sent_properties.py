@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from kourou.protocol.atomic import ATOMIC_PROPERTY
 from kourou.protocol.layout import MAX_PROPERTIES_BYTES, NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 from kourou.protocol.producer_sequence import SEQUENCE_PROPERTY
 from kourou.protocol.properties import (
@@ -31,14 +32,15 @@ _UNIQ_KEY: Final = MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
 _TAGS: Final = MessageConst.PROPERTY_TAGS
 _KEYS: Final = MessageConst.PROPERTY_KEYS
 _WAIT: Final = MessageConst.PROPERTY_WAIT_STORE_MSG_OK
-# What a client has no say in. POP_CK is a handle to another record: a message that is sent again must
-# not carry it.
+# What a client has no say in. POP_CK is a handle to another record, and `__KOUROU_ATOMIC` the place of a message
+# in an atomic publish: a message that is sent again must not carry them.
 _OURS: Final = frozenset(
     {
         MessageConst.PROPERTY_MSG_REGION,
         MessageConst.PROPERTY_TRACE_SWITCH,
         MessageConst.PROPERTY_CLUSTER,
         MessageConst.PROPERTY_POP_CK,
+        ATOMIC_PROPERTY,
     }
 )
 

@@ -28,7 +28,7 @@ def test_the_client_s_properties_stay_as_they_came_and_ours_follow(rewriter: Pro
     assert rewriter.read("__KOUROU_SEQ\x01@p:0:1\x02")[6] == "@p:0:1"
 
 
-@pytest.mark.parametrize("name", ["MSG_REGION", "TRACE_ON", "CLUSTER", "POP_CK"])
+@pytest.mark.parametrize("name", ["MSG_REGION", "TRACE_ON", "CLUSTER", "POP_CK", "__KOUROU_ATOMIC"])
 def test_names_that_are_the_broker_s_are_replaced(rewriter: PropertyRewriter, name: str) -> None:
     stored = rewriter.read(encode_properties({"a": "b", name: "forged", "c": "d"}))[0].decode()
     assert "forged" not in stored
