@@ -48,12 +48,14 @@ if TYPE_CHECKING:
         select_by_machine_room,
         select_by_random,
     )
+    from kourou.client.producer.queue_processor import AsyncQueueProcessor
     from kourou.client.pull.lite_pull_consumer import LitePullStats
     from kourou.client.pull.pull_schedule import AsyncPullSchedule, PullContext
     from kourou.client.pull.pulls import PullResult, PullStatus
     from kourou.client.pull.queue_reader import QueueChunk
     from kourou.client.push.consumer_stats import ConsumerStats, TopicStats
     from kourou.client.push.handlers import ConsumeHookContext, ConsumerHook
+    from kourou.client.sync.queue_processor import QueueProcessor
     from kourou.client.transactions.transaction_producer import Transaction, TransactionSendResult
     from kourou.protocol.compression import CompressionType
     from kourou.transport.settings import ClientTlsConfig
@@ -97,12 +99,14 @@ else:
                 "select_by_machine_room",
                 "select_by_random",
             ),
+            "kourou.client.producer.queue_processor": ("AsyncQueueProcessor",),
             "kourou.client.pull.lite_pull_consumer": ("LitePullStats",),
             "kourou.client.pull.pull_schedule": ("AsyncPullSchedule", "PullContext"),
             "kourou.client.pull.pulls": ("PullResult", "PullStatus"),
             "kourou.client.pull.queue_reader": ("QueueChunk",),
             "kourou.client.push.handlers": ("ConsumeHookContext", "ConsumerHook"),
             "kourou.client.push.consumer_stats": ("ConsumerStats", "TopicStats"),
+            "kourou.client.sync.queue_processor": ("QueueProcessor",),
             "kourou.client.transactions.transaction_producer": ("Transaction", "TransactionSendResult"),
             "kourou.protocol.compression": ("CompressionType",),
             "kourou.transport.settings": ("ClientTlsConfig",),
@@ -121,6 +125,7 @@ __all__ = [
     "AsyncAtomicBatch",
     "AsyncDbApiStore",
     "AsyncPullSchedule",
+    "AsyncQueueProcessor",
     "AsyncSqlAlchemyStore",
     "AsyncTransactionalStore",
     "AtomicHandle",
@@ -144,6 +149,7 @@ __all__ = [
     "PullStatus",
     "QueueChunk",
     "QueueEnd",
+    "QueueProcessor",
     "QueueSelector",
     "RedisStore",
     "SendContext",

@@ -1,7 +1,7 @@
 """TcpProxy: a proxy between clients and a server that simulates network faults.
 
 It cuts links, delays their frames, holds them (freeze), and halves a frame: the first half arrives, then the
-link is cut. Each in one direction or in both.
+link is cut. `disturb` loses, delays and repeats single frames. Each in one direction or in both.
 
     async with TcpProxy("127.0.0.1", server_port) as proxy:
         ...  # clients connect to proxy.address
@@ -15,10 +15,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeAlias
 
 from kourou.transport.addresses import join_address
+
+Fate: TypeAlias = Callable[[], Sequence[float]]
+"""What becomes of a frame: after how many seconds each copy of it arrives. Empty: it is lost."""
 
 _LENGTH_BYTES: Final = 4
 # How many frames one direction of a link holds; then the sender gets backpressure.
@@ -41,6 +45,7 @@ class _Way:
         self.open.set()
         self.delay_ms = 0
         self.halves = 0
+        self.fate: Fate | None = None
 
     def takes_half(self) -> bool:
         """Whether to halve the next frame."""
@@ -119,6 +124,10 @@ class _Link:
             await self._wait_open(way)
             if not frame:
                 return
+            if way.fate is not None:
+                _write_copies(writer, frame, way.fate())
+                await writer.drain()
+                continue
             is_half = way.takes_half()
             writer.write(frame[: len(frame) // 2] if is_half else frame)
             await writer.drain()
@@ -130,6 +139,21 @@ class _Link:
         await way.open.wait()
         if self.is_dead:
             await asyncio.Event().wait()  # until the link is cut
+
+
+def _write_copies(writer: asyncio.StreamWriter, frame: bytes, delays_s: Sequence[float]) -> None:
+    """Write a frame as often as there are delays. Other frames may overtake it."""
+    loop = asyncio.get_running_loop()
+    for delay_s in delays_s:
+        if delay_s > 0:
+            loop.call_later(delay_s, _write_late, writer, frame)
+        else:
+            writer.write(frame)
+
+
+def _write_late(writer: asyncio.StreamWriter, frame: bytes) -> None:
+    if not writer.is_closing():
+        writer.write(frame)
 
 
 async def _read_frame(reader: asyncio.StreamReader) -> bytes:
@@ -218,6 +242,11 @@ class TcpProxy:
         """Delay each frame that is read from now on; 0 ends the delay."""
         for way in self._of(direction):
             way.delay_ms = delay_ms
+
+    def disturb(self, fate: Fate | None, direction: Direction = Direction.BOTH) -> None:
+        """Decide for each frame from now on what becomes of it; None ends that."""
+        for way in self._of(direction):
+            way.fate = fate
 
     def halve(self, direction: Direction, frames: int = 1) -> None:
         """Forward half of each of the next frames, then cut its link."""
