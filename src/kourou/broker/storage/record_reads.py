@@ -62,6 +62,17 @@ class RecordReads:
             raw = self._record_nowait(phy_offset)
         return raw if raw and _is_sound(raw, phy_offset) else None
 
+    def block(self, phy_offset: int, size_bytes: int) -> bytes | None:
+        """For a search: up to so many bytes of the log, of one file; empty at the end of the log, None if
+        they are not in memory."""
+        log_file = self._log.file_at(phy_offset)
+        end = self._log.max_phy_offset
+        if log_file is None or phy_offset >= end:
+            return b"" if phy_offset >= end else None
+        end = min(end, log_file.end_phy_offset, phy_offset + size_bytes)
+        raw = self._log.read_nowait(phy_offset, end - phy_offset)
+        return None if raw is None else bytes(raw)
+
     def store_time(self, phy_offset: int) -> int:
         """When the record at `phy_offset` was stored; -1 when it is gone or has to come from disk."""
         head = self._heads.get(phy_offset)
