@@ -267,6 +267,8 @@ class PendingSend:
     """The result of a broker that stored it, but did not flush or replicate it in time."""
     written_at = 0.0
     answers_before = 0
+    patience = 1
+    """How many times `attempt_timeout_ms` the next attempt may take."""
     is_over = False
 
     def __init__(

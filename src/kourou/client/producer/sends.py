@@ -158,6 +158,7 @@ class Sends:
         assert queue is not None and send_queue is not None
         deadline, timeout_ms = send.deadline, send.timeout_ms
         if (attempt_ms := self._options.attempt_timeout_ms) is not None:
+            attempt_ms *= send.patience
             timeout_ms = min(attempt_ms, timeout_ms)
             deadline = min(deadline, self._loop.time() + attempt_ms / 1000)
         if self.faults is not None:

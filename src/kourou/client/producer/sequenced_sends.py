@@ -62,6 +62,7 @@ _REFUSALS: Final[dict[int, type[SequenceRefusedError]]] = {
 _UNDECIDED_CODES: Final = frozenset({ResponseCode.SYSTEM_ERROR, ResponseCode.SERVICE_NOT_AVAILABLE})
 _FIRST_PAUSE_S: Final = 0.05
 _MAX_PAUSE_S: Final = 1.0
+_MAX_PATIENCE: Final = 16
 # A broker that forgets each new session as well would otherwise be asked until the timeout.
 _MAX_RENEWALS: Final = 2
 _AGAIN: Final = (
@@ -153,6 +154,7 @@ class SequencedSends(Sends):
             old.size_bytes,
         )
         send.queue, send.is_pinned, send.may_be_stored = old.queue, True, True
+        send.patience = old.patience
         # Not among the undecided sequences of the queue again: they have moved on.
         send.numbered = Numbered(old.numbered.session, None, old.numbered.first)
         if self.sessions.fenced_by is not None:
@@ -344,6 +346,9 @@ class SequencedSends(Sends):
         elif self._is_out_of_time(send) or not is_retriable(error):
             self._give_up(send, error)
         else:
+            if isinstance(error, CallTimeoutError):
+                # Repeats at a constant rate would keep a slow broker from ever catching up.
+                send.patience = min(2 * send.patience, _MAX_PATIENCE)
             self._pause(send)
 
     def _refused(self, send: SequencedSend, numbered: Numbered, error: ResponseError) -> None:
