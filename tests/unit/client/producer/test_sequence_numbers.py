@@ -8,10 +8,14 @@ import pytest
 
 from kourou.client.producer.sequence_numbers import MAX_AHEAD, Numbered, QueueNumbers, Room, Session
 from kourou.protocol.bodies import MessageQueue
-from kourou.protocol.producer_sequence import MAX_IN_FLIGHT
+from kourou.protocol.producer_sequence import MAX_IN_FLIGHT, ProducerOpening, ProducerSequence
 from kourou.store.producers.producer_table import ProducerTable, Ruling
 
 QUEUE = MessageQueue("T", "broker-a", 3)
+
+
+def sent(sequence: int) -> ProducerSequence:
+    return ProducerSequence("p:0", "p", 0, sequence)
 
 
 def test_sequences_count_from_0_or_from_behind_the_last() -> None:
@@ -60,15 +64,15 @@ def test_a_broker_takes_whatever_is_given_out_and_recognises_every_repeat(seed: 
     """Against the broker's own table: no jump, and nothing undecided ever falls out of the window."""
     chance = random.Random(seed)
     table, numbers = ProducerTable(), QueueNumbers()
-    table.note_opened("p", 0, 0, allows_gaps=False)
+    table.note_opened(ProducerOpening("p", 0, allows_gaps=False), 0)
     undecided: dict[int, int] = {}
     lost = chance.choice([0.0, 0.3, 0.9])
-    for queue_offset in range(5_000):
+    for phy_offset in range(5_000):
         count = chance.choice([1, 1, 1, 7, 200])
         if numbers.room(count) is Room.FREE:
             first = numbers.take(count)
             undecided[first] = count
-            assert table.rule("p", 0, "T", 0, first) is Ruling.STORE, first
+            assert table.rule(sent(first), "T", 0) is Ruling.STORE, first
         elif not undecided:
             assert numbers.room(count) is Room.RENEW and lost
             return
@@ -78,10 +82,10 @@ def test_a_broker_takes_whatever_is_given_out_and_recognises_every_repeat(seed: 
             is_stored = chance.random() >= lost
             for sequence in range(first, first + count):
                 # Each entry of a batch is checked by itself, in order.
-                assert table.rule("p", 0, "T", 0, sequence) in (Ruling.STORE, Ruling.REPEAT)
+                assert table.rule(sent(sequence), "T", 0) in (Ruling.STORE, Ruling.REPEAT)
                 if is_stored:
-                    table.note("p", 0, "T", 0, sequence, queue_offset, 0)
-                    assert table.rule("p", 0, "T", 0, sequence) is Ruling.REPEAT
+                    table.note(sent(sequence), "T", 0, phy_offset, 0)
+                    assert table.rule(sent(sequence), "T", 0) is Ruling.REPEAT
             numbers.settle(first, is_stored=is_stored)
 
 
