@@ -32,8 +32,8 @@ _UNIQ_KEY: Final = MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
 _TAGS: Final = MessageConst.PROPERTY_TAGS
 _KEYS: Final = MessageConst.PROPERTY_KEYS
 _WAIT: Final = MessageConst.PROPERTY_WAIT_STORE_MSG_OK
-# What a client has no say in. POP_CK is a handle to another record, `__KOUROU_ATOMIC` the place of a message in
-# an atomic publish: a message that is sent again must not carry them.
+# What a client has no say in. POP_CK is a handle to another record, `__KOUROU_ATOMIC` a place in an atomic
+# publish: a message that is sent again must not carry them.
 _OURS: Final = frozenset(
     {
         MessageConst.PROPERTY_MSG_REGION,
