@@ -22,7 +22,8 @@ _PATIENCE_MS: Final = 2_500
 _PROBE_MS: Final = 2_000
 """Both together are less than the 5 s after which a page looks broken."""
 _RETRY_S: Final = 2.0
-_PROBE: Final = RequestCode.GET_BROKER_RUNTIME_INFO
+_PROBE: Final = RequestCode.GET_BROKER_CONFIG
+"""Answered from memory: a busy disk does not make a server silent."""
 
 
 class ResponsiveAdmin(Admin):
