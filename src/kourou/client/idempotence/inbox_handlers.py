@@ -37,8 +37,9 @@ def in_transaction(
             f"{name} is a sync function, and {type(store).__name__} is for async ones; make it `async def`, "
             "or use DbApiStore or SqlAlchemyStore"
         )
-    calls = _Transactions(handler, store, name_of, name)  # checks its parameters
-    bound = functools.partial(_bound, calls, is_async_store)
+    calls = _Transactions(handler, store, name_of, name)
+    # Cached: a topic that is subscribed to again has the same handler.
+    bound = functools.cache(functools.partial(_bound, calls, is_async_store))
     return bindable(bound(None), OffsetBinding(store, needs_offsets=name_of is None, bind=bound))
 
 

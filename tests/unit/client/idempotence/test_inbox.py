@@ -302,6 +302,7 @@ def test_a_bound_handler_stores_offsets_for_its_group(store: DbApiStore[sqlite3.
         queue_offset = 8
 
     bound: Callable[..., Any] = bound_handler(charge, store, "billing")  # type: ignore[arg-type]
+    assert bound_handler(charge, store, "billing") is bound  # type: ignore[arg-type]
     bound([Delivered("Orders", b"{}")], ConsumeContext(QUEUE))
     assert store.read_offset("billing", QUEUE) == 9
     assert store.read_offset("shipping", QUEUE) is None
