@@ -5,7 +5,7 @@
 KIND is write, sync, create (which may find what an earlier life left) or rename; FILE a part of the path;
 NTH counts such changes from the start of the process. MOMENT is `before`, `after`, or for a write `torn`: its
 first half is in the file. All that a broker keeps goes through Files, so these are all the steps that a kill
-can fall between.
+can fall between. `atomic:NAME:NTH:after` is a step of an atomic publish (BrokerHooks.atomic_step).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kourou.broker.controller import BrokerController
+from kourou.broker.hooks import BrokerHooks
 from kourou.cli.pairs import parse_pairs
 from kourou.config import load_broker_config
 from kourou.store.disk.files import Files, OpenFile, open_flags
@@ -43,6 +44,11 @@ class Death:
         return (
             self._moment == "torn" and self._left == 1 and self._kind == "write" and self._part in str(path)
         )
+
+    def atomic_step(self, name: str) -> None:
+        """After every step of an atomic publish."""
+        with self.around("atomic", Path(name)):
+            pass
 
     @contextmanager
     def around(self, kind: str, path: Path) -> Iterator[None]:
@@ -111,7 +117,9 @@ class DyingFiles(Files):
 async def serve(step: str, settings: dict[str, str]) -> None:
     """Serve until death."""
     config, _ = load_broker_config(None, settings, environ=os.environ)
-    controller = BrokerController(config, files=DyingFiles(Death(step)))
+    death = Death(step)
+    hooks = BrokerHooks(atomic_step=[death.atomic_step])
+    controller = BrokerController(config, files=DyingFiles(death), hooks=hooks)
     await controller.start()
     print(controller.address, flush=True)
     await controller.wait_failed()

@@ -41,7 +41,8 @@ class StagedPart:
     deadline_ms: int
     size_bytes: int
     messages: int
-    topics: tuple[str, ...]
+    topics: dict[str, int]
+    """With the highest queue_id of each."""
 
 
 @dataclass(slots=True)
@@ -208,6 +209,9 @@ class AtomicTable:
         if before is not None:
             self.staged_bytes -= before.size_bytes
             self._release(before.queue_offset, item)
+        topics: dict[str, int] = {}
+        for group in record.groups:
+            topics[group.topic] = max(group.queue_id, topics.get(group.topic, 0))
         part = joined.parts[record.part] = StagedPart(
             queue_offset,
             phy_offset,
@@ -215,7 +219,7 @@ class AtomicTable:
             record.deadline_ms,
             sum(len(group.entries) for group in record.groups),
             sum(len(split_batch(group.entries)) for group in record.groups),
-            tuple(dict.fromkeys(group.topic for group in record.groups)),
+            topics,
         )
         self.staged_bytes += part.size_bytes
         self._hold(queue_offset, item)

@@ -109,6 +109,8 @@ class AtomicParticipant:
     def resume(self) -> None:
         """Go on with what was committed and not finished before the start."""
         for atomic_id, joined in self._journal.table.participations.items():
+            for part in joined.parts.values():
+                self._publisher.adopt_topics(part.topics)
             if joined.commit is not None:
                 _log.info("atomic publish %s is committed and not finished: it continues", atomic_id)
                 self._begin_end(atomic_id, joined.commit.parts, None)

@@ -9,7 +9,8 @@ messages that are in the log are counted (journal.py), and the publish goes on b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kourou.broker.atomic.atomic_table import Participation
@@ -18,6 +19,7 @@ from kourou.broker.atomic.journal_records import Committed, Finished, JournalRec
 from kourou.errors import StorageError
 from kourou.protocol.atomic import ATOMIC_PROPERTY, StagedGroup
 from kourou.protocol.batch import BatchEntry, split_batch
+from kourou.protocol.codes import PermName
 from kourou.protocol.layout import PROPERTY_SEPARATOR
 from kourou.protocol.properties import property_start
 from kourou.store.log.put_status import PutStatus
@@ -29,7 +31,10 @@ if TYPE_CHECKING:
     from kourou.store.queue.consume_queues import ConsumeQueues
     from kourou.transport.cycles import Cycles
 
+_log = logging.getLogger(__name__)
+
 RETRY_S: Final = 1.0
+_READ_WRITE: Final = int(PermName.READ | PermName.WRITE)
 # Put in one commit cycle, at least; messages of one queue are put in chunks.
 _CYCLE_BYTES: Final = 512 * 1024
 _CHUNK_BYTES: Final = 128 * 1024
@@ -67,6 +72,14 @@ class AtomicPublisher:
         self._cycles = cycles
         self._topics = topics
         self._step = step
+
+    def adopt_topics(self, topics: Mapping[str, int]) -> None:
+        """Make topics that are not there, each with its highest queue_id. At the start: a slave that has
+        become master may not have the last topics of its old master."""
+        for topic, queue_id in topics.items():
+            if self._topics.get(topic) is None:
+                _log.warning("topic %s has staged messages and no configuration: it is created", topic)
+                self._topics.create_in_send_back(topic, queue_id + 1, _READ_WRITE)
 
     async def finish(self, finished: Finished, status: PutStatus | None = None) -> None:
         """Wait until the record is durable: it is when one behind it is. `status`: it is stored already.

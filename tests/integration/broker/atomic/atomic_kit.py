@@ -156,8 +156,12 @@ async def two_brokers(
         running(root / "a", namesrv_addr=address, broker_name="broker-a", hooks=hooks, **keys) as a,
         running(root / "b", namesrv_addr=address, broker_name="broker-b", **keys) as b,
     ):
-        for peer in (a, b):
-            for topic in ("T", "U"):
-                created = peer.controller.services.topics.create_in_send(topic, "TBW102", "test", 4, 0)
-                assert created is not None
+        create_topics(a, b)
         yield a, b
+
+
+def create_topics(*peers: Peer) -> None:
+    for peer in peers:
+        for topic in ("T", "U"):
+            created = peer.controller.services.topics.create_in_send(topic, "TBW102", "test", 4, 0)
+            assert created is not None
