@@ -31,7 +31,10 @@ from tests.e2e.server_process import ServerProcess
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
-PAGES = ("README.md", "docs/quickstart.md", "docs/client.md", "docs/testing.md", "docs/embedding.md")
+PAGES = (
+    *("README.md", "docs/quickstart.md", "docs/client.md", "docs/exactly-once.md", "docs/testing.md"),
+    "docs/embedding.md",
+)
 NOT_RUN = {
     "kourou standalone": "it is the broker of this test",
     "kourou namesrv": "test_namesrv_command.py",
