@@ -41,10 +41,10 @@ class Peer:
 
 
 @asynccontextmanager
-async def peer_and_client() -> AsyncIterator[tuple[Peer, ResponsiveClient, str]]:
+async def peer_and_client(probe_ms: int) -> AsyncIterator[tuple[Peer, ResponsiveClient, str]]:
     peer = Peer()
     await peer.server.start()
-    client = ResponsiveClient(patience_ms=50, probe_ms=50)
+    client = ResponsiveClient(patience_ms=50, probe_ms=probe_ms)
     try:
         yield peer, client, f"127.0.0.1:{peer.server.port}"
     finally:
@@ -55,7 +55,7 @@ async def peer_and_client() -> AsyncIterator[tuple[Peer, ResponsiveClient, str]]
 async def test_calls_to_a_frozen_server_fail_early_and_later_ones_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with peer_and_client() as (peer, client, address):
+    async with peer_and_client(probe_ms=50) as (peer, client, address):
         peer.is_frozen = True
 
         async def ask() -> RemotingCommand:
@@ -82,7 +82,7 @@ async def test_calls_to_a_frozen_server_fail_early_and_later_ones_at_once(
 
 async def test_a_server_that_takes_long_is_waited_for() -> None:
     """Sums over all groups take a large broker of Apache seconds, while it answers everything else."""
-    async with peer_and_client() as (peer, client, address):
+    async with peer_and_client(probe_ms=30_000) as (peer, client, address):
         call = asyncio.create_task(client.call(address, RemotingCommand.request(SLOW), HOUR_MS))
 
         async def probed() -> bool | None:
