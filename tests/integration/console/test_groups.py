@@ -222,6 +222,14 @@ async def test_one_group_while_a_broker_is_away(console: Console, traffic: Traff
     assert [(group["group"], group["lag"]) for group in view["groups"]] == [(GROUP, 0)]
 
 
+@pytest.mark.parametrize("kind", ["topics", "groups"])
+async def test_an_export_without_a_broker_is_refused(running: Cluster, console: Console, kind: str) -> None:
+    await register_dead_broker(running)
+    answer = await console.get(f"/exports/{kind}", status=502)
+    assert answer["error"]["code"] == "incomplete"
+    assert "broker-dead" in answer["error"]["message"]
+
+
 async def test_groups_are_exported_and_imported(console: Console, tmp_path: Path) -> None:
     await console.change("POST", "/groups", {"group": "billing", "retry_max_times": 3})
     await console.change("POST", "/groups", {"group": "stock", "brokers": ["broker-a"]})

@@ -56,7 +56,7 @@ async def _export(call: Call[NoQuery, NoBody], request: Request) -> Response:
         if not is_system_group(group)
         for config, brokers in by_settings(configs)
     ]
-    return file_response(entries, "groups.json")
+    return file_response(entries, "groups.json", reading.problems)
 
 
 async def _import(call: Call[NoQuery, GroupImport]) -> Plan:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -17,7 +18,7 @@ from starlette.responses import Response
 from kourou.admin.session import BrokerAddress
 from kourou.admin.targets import Outcome
 from kourou.console.api.places import chosen_masters, named_outcomes
-from kourou.console.api_errors import bad_input
+from kourou.console.api_errors import ApiError, bad_input
 from kourou.console.endpoints import Call, Change, Done, Endpoint, Plan, Raw, Role
 from kourou.errors import KourouError, ResponseError
 from kourou.protocol.codes import ResponseCode
@@ -34,8 +35,15 @@ ConfigT = TypeVar("ConfigT")
 # -- export ------------------------------------------------------------------------------------------
 
 
-def file_response(entries: list[Any], name: str) -> Response:
-    """The file as a download."""
+def file_response(entries: list[Any], name: str, problems: list[str]) -> Response:
+    """The file as a download. ApiError 502 if there are problems: what the file lacks would go unnoticed."""
+    if problems:
+        raise ApiError(
+            HTTPStatus.BAD_GATEWAY,
+            "incomplete",
+            f"the file would be incomplete: {'; '.join(problems)}",
+            "export again when all brokers can be reached",
+        )
     return Response(
         msgspec.json.format(msgspec.json.encode(entries), indent=2),
         headers={"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"},

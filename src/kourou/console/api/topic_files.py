@@ -78,7 +78,7 @@ async def _export(call: Call[NoQuery, NoBody], request: Request) -> Response:
         if topic_kind(topic, configs.values(), own) not in (TopicKind.SYSTEM, TopicKind.RETRY, TopicKind.DLQ)
         for config, brokers in by_settings(configs)
     ]
-    return file_response(entries, "topics.json")
+    return file_response(entries, "topics.json", reading.problems)
 
 
 async def _import(call: Call[NoQuery, TopicImport]) -> Plan:
