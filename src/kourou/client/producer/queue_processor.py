@@ -11,16 +11,18 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kourou.argument_types import check_int, wrong_type
-from kourou.client.producer.producer import AsyncProducer
-from kourou.client.producer.producer_options import ProducerOptions
-from kourou.client.pull.pull_consumer import AsyncPullConsumer
-from kourou.client.pull.pulls import PullResult
 from kourou.errors import MessageRefusedError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import Message, MessageExt
+
+if TYPE_CHECKING:
+    from kourou.client.producer.producer import AsyncProducer
+    from kourou.client.producer.producer_options import ProducerOptions
+    from kourou.client.pull.pull_consumer import AsyncPullConsumer
+    from kourou.client.pull.pulls import PullResult
 
 _log = logging.getLogger(__name__)
 
