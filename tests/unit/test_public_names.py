@@ -36,11 +36,11 @@ ROOT = """
 CLIENT = """
     AllocateAveragely AllocateAveragelyByCircle AllocateByConfig AllocateByMachineRoom
     AllocateConsistentHash AllocateMachineRoomNearby AllocateStrategy AsyncAtomicBatch AsyncDbApiStore
-    AsyncPullSchedule AsyncQueueProcessor AsyncSqlAlchemyStore AsyncTransactionalStore AtomicHandle
-    AtomicPublish Claim ClientTlsConfig CompressionType ConsumeHookContext ConsumerHook ConsumerStats
-    DbApiStore EndTransactionContext IdempotenceStore Lag LitePullStats MemoryStore ProducerHook
-    ProducerStats PullContext PullResult PullStatus QueueChunk QueueEnd QueueProcessor QueueSelector
-    RedisStore SendContext SinkBatch SqlAlchemyStore SqliteStore TopicStats Transaction
+    AsyncPullSchedule AsyncQueueProcessor AsyncSqlAlchemyStore AsyncTransactionalStore AtomicBatch
+    AtomicHandle AtomicPublish Claim ClientTlsConfig CompressionType ConsumeHookContext ConsumerHook
+    ConsumerStats DbApiStore EndTransactionContext IdempotenceStore Lag LitePullStats MemoryStore
+    ProducerHook ProducerStats PullContext PullResult PullStatus QueueChunk QueueEnd QueueProcessor
+    QueueSelector RedisStore SendContext SinkBatch SqlAlchemyStore SqliteStore TopicStats Transaction
     TransactionSendResult TransactionalStore business_key lag metrics_text select_by_hash
     select_by_machine_room select_by_random unique_id_key
 """.split()

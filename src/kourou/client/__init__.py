@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from kourou.client.pull.queue_reader import QueueChunk
     from kourou.client.push.consumer_stats import ConsumerStats, TopicStats
     from kourou.client.push.handlers import ConsumeHookContext, ConsumerHook
+    from kourou.client.sync.atomic_batch import AtomicBatch
     from kourou.client.sync.queue_processor import QueueProcessor
     from kourou.client.transactions.transaction_producer import Transaction, TransactionSendResult
     from kourou.protocol.compression import CompressionType
@@ -107,6 +108,7 @@ else:
             "kourou.client.push.handlers": ("ConsumeHookContext", "ConsumerHook"),
             "kourou.client.push.consumer_stats": ("ConsumerStats", "TopicStats"),
             "kourou.client.sync.queue_processor": ("QueueProcessor",),
+            "kourou.client.sync.atomic_batch": ("AtomicBatch",),
             "kourou.client.transactions.transaction_producer": ("Transaction", "TransactionSendResult"),
             "kourou.protocol.compression": ("CompressionType",),
             "kourou.transport.settings": ("ClientTlsConfig",),
@@ -128,6 +130,7 @@ __all__ = [
     "AsyncQueueProcessor",
     "AsyncSqlAlchemyStore",
     "AsyncTransactionalStore",
+    "AtomicBatch",
     "AtomicHandle",
     "AtomicPublish",
     "Claim",

@@ -187,15 +187,18 @@ class AtomicTable:
                     self.finished, "P", record.atomic_id, record.is_commit, record.finished_ms, queue_offset
                 )
             case FinishedKept():
-                self._set_outcomes(self.finished, "P", record.producer_id, _outcomes(record, queue_offset))
+                self._kept(self.finished, "P", record, queue_offset)
             case OutcomesKept():
-                self._set_outcomes(self.outcomes, "H", record.producer_id, _outcomes(record, queue_offset))
+                self._kept(self.outcomes, "H", record, queue_offset)
             case Decided():
                 self._decided(record, queue_offset)
             case Ended():
                 self._ended(record.atomic_id)
             case SinkKept():
-                self._set_sink(record.sink_id, Sink(queue_offset, record.query_id, record.batch_id))
+                sink = self.sinks.get(record.sink_id)
+                # Otherwise a newer batch was decided while this was on its way to the log.
+                if sink is None or (sink.query_id, sink.batch_id) == (record.query_id, record.batch_id):
+                    self._set_sink(record.sink_id, Sink(queue_offset, record.query_id, record.batch_id))
             case NameClaimed():
                 self._set_coordinator(record.name, NameCoordinator(queue_offset, record.coordinator))
 
@@ -274,6 +277,18 @@ class AtomicTable:
             if len(outcomes.committed) > MAX_OPEN:
                 del outcomes.committed[min(outcomes.committed)]
 
+    def _kept(
+        self, table: OutcomeTable, kind: str, record: FinishedKept | OutcomesKept, queue_offset: int
+    ) -> None:
+        """Outcomes that were put again: they replace the records before, unless others were stored while they
+        were on their way to the log."""
+        known = table.get(record.producer_id)
+        if known is not None and known.epoch > record.epoch:
+            return
+        if known is None or known.epoch < record.epoch or known.committed.keys() <= record.outcomes.keys():
+            kept = Outcomes(queue_offset, record.epoch, record.used_ms, dict(record.outcomes))
+            self._set_outcomes(table, kind, record.producer_id, kept)
+
     def _ended(self, atomic_id: str) -> None:
         decision = self.decisions.pop(atomic_id, None)
         if decision is not None:
@@ -317,6 +332,8 @@ class AtomicTable:
             assert commit is not None
             return Committed(key, list(commit.parts), commit.published)
         if kind == "D":
+            if not self.decisions[key].waits_for:
+                return Ended(key)
             record = self.decisions[key].record
             # The sink is kept by an item of its own: it may be further by now.
             return Decided(key, record.is_commit, record.participants, record.decided_ms, record.is_abandoned)
@@ -331,7 +348,3 @@ class AtomicTable:
             return SinkKept(key, sink.query_id, sink.batch_id)
         assert kind == "N", f"no record for {item}"
         return NameClaimed(key, self.names[key].broker_name)
-
-
-def _outcomes(record: FinishedKept | OutcomesKept, queue_offset: int) -> Outcomes:
-    return Outcomes(queue_offset, record.epoch, record.used_ms, dict(record.outcomes))

@@ -47,8 +47,9 @@ _log = logging.getLogger(__name__)
 
 JournalDone: TypeAlias = Callable[[PutStatus], None]
 
-_READ_MESSAGES: Final = 256
-_ROUND_ITEMS: Final = 256
+_READ_MESSAGES: Final = 1_024
+_READ_BYTES: Final = 4 * 1024 * 1024
+_ROUND_ITEMS: Final = 1_024
 _ROUND_BYTES: Final = 16 * 1024 * 1024
 # As long as the journal has no more records than this from its beginning on, a start reads it in no time.
 _SHORT: Final = 1_024
@@ -85,6 +86,7 @@ class Journal:
         # Whether messages of a committed publish are on their way to the log.
         self.is_busy: Callable[[str], bool] = lambda _: False
         self._in_flight: dict[int, None] = {}
+        self._unreadable: set[int] = set()
         self.table = AtomicTable()
 
     @property
@@ -214,14 +216,14 @@ class Journal:
             )
         return max(int(begin), queue.min_queue_offset)
 
-    def _journal(self, queue_offset: int) -> list[MessageExt]:
-        found: list[MessageExt] = []
+    def _journal(self, queue_offset: int) -> Iterator[MessageExt]:
         while queue_offset < self.queue.max_queue_offset:
-            result = self._store.get_message(ATOMIC_TOPIC, 0, queue_offset, _READ_MESSAGES)
+            result = self._store.get_message(
+                ATOMIC_TOPIC, 0, queue_offset, _READ_MESSAGES, max_bytes=_READ_BYTES
+            )
             for buffer in result.buffers:
-                found += decode_records(bytes(buffer))
+                yield from decode_records(bytes(buffer))
             queue_offset = max(queue_offset + 1, result.next_begin_offset)
-        return found
 
     def _find_published(self) -> None:
         """For publishes that are committed and not finished: how many of their messages are in the log.
@@ -275,40 +277,53 @@ class Journal:
         unit = None if begin is None else self.queue.unit(begin)
         return unit.phy_offset if unit is not None and unit.is_message else None
 
-    async def put_again(self, *, max_age_ms: int) -> None:
-        """Put live records again that are older than that, or if many that are not live lie behind them."""
+    async def put_again(self, *, max_age_ms: int) -> bool:
+        """Put live records again that are older than that, or if many that are not live lie behind them; on
+        return they are stored. Whether there may be more. StorageError: they cannot be stored."""
         items, size_bytes = 0, 0
+        stored: asyncio.Future[PutStatus] | None = None
+        is_more = True
         for queue_offset, live in list(islice(self.table.oldest(), _ROUND_ITEMS)):
             length = self.queue.next_queue_offset - queue_offset
             is_long = length > max(_SHORT, _LIVE_SHARE * self.table.live_items)
             if not is_long and self._now_ms() - await self._stored_ms(queue_offset) <= max_age_ms:
-                return
+                is_more = False
+                break
+            if any(self.is_busy(key) for _, key, _ in live):
+                is_more = False  # the next round finds it finished
+                break
             for item in live:
-                if self.is_busy(item[1]):
-                    return  # the next round finds it finished
-                items += 1
-                try:
-                    size_bytes += await self._put_item_again(item, queue_offset)
-                except (StorageError, ProtocolError) as error:
-                    _log.error("%s/0, offset %d is not put again: %s", ATOMIC_TOPIC, queue_offset, error)
+                record = await self._again(item, queue_offset)
+                # Again: it may have ended while it was read.
+                if record is None or not self.table.is_live(queue_offset, item) or self.is_busy(item[1]):
+                    continue
+                stored = asyncio.get_running_loop().create_future()
+                body = encode_journal_record(record)
+                self._put(body, record, partial(_resolve, stored))
+                items, size_bytes = items + 1, size_bytes + len(body)
             self.end_cycle_if_large()
             if items >= _ROUND_ITEMS or size_bytes >= _ROUND_BYTES:
-                return
+                break
+        else:
+            is_more = items > 0
+        if stored is not None and not (status := await stored).is_stored:
+            raise StorageError(status.remark or status.name)
+        return is_more and items > 0
 
-    async def _put_item_again(self, item: LiveItem, queue_offset: int) -> int:
-        """Put one item again, if it is live still; how many bytes."""
+    async def _again(self, item: LiveItem, queue_offset: int) -> JournalRecord | None:
+        """The record that is put in place of an old one; None: none is needed, or it cannot be read."""
         kind, key, number = item
+        if not self.table.is_live(queue_offset, item):
+            return None
         if kind != "S":
-            if not self.table.is_live(queue_offset, item):
-                return 0
-            body = encode_journal_record(record := self.table.record_again(item))
-            self._put(body, record, None)
-            return len(body)
-        record = await self.read_part(key, number)
-        if not self.table.is_live(queue_offset, item) or self.is_busy(key):
-            return 0
-        self._put(body := encode_journal_record(record), record, None)
-        return len(body)
+            return self.table.record_again(item)
+        try:
+            return await self.read_part(key, number)
+        except (StorageError, ProtocolError) as error:
+            if self.table.is_live(queue_offset, item) and queue_offset not in self._unreadable:
+                self._unreadable.add(queue_offset)
+                _log.error("%s/0, offset %d is not put again: %s", ATOMIC_TOPIC, queue_offset, error)
+            return None
 
     async def _stored_ms(self, queue_offset: int) -> int:
         """When a record of the journal was stored."""

@@ -31,6 +31,7 @@ _QUERY_S: Final = 1.0
 _UPKEEP_S: Final = 10.0
 _MS_PER_HOUR: Final = 3_600_000
 _LONGEST_AGE_MS: Final = 12 * _MS_PER_HOUR
+_SHORTEST_AGE_MS: Final = 60_000
 # No repeat comes so late: a publish is decided within a day.
 _OUTCOMES_KEPT_MS: Final = 7 * 24 * _MS_PER_HOUR
 
@@ -84,8 +85,11 @@ class AtomicPart(BrokerPart):
             await asyncio.sleep(_UPKEEP_S)
             self._journal.table.expire(self._now_ms() - _OUTCOMES_KEPT_MS)
             reserved_ms = self._config.current.file_reserved_time * _MS_PER_HOUR
+            max_age_ms = max(_SHORTEST_AGE_MS, min(_LONGEST_AGE_MS, reserved_ms // 4))
+            is_more = True
             try:
-                await self._journal.put_again(max_age_ms=min(_LONGEST_AGE_MS, reserved_ms // 4))
+                while is_more:
+                    is_more = await self._journal.put_again(max_age_ms=max_age_ms)
             except StorageError as error:
                 _log.warning("the journal of atomic publishes is not kept up: %s", error)
 

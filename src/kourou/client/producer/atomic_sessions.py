@@ -77,7 +77,7 @@ class AtomicSessions:
             raise self.fenced
         async with self._changed:
             session = self._session
-            if session is None or session.is_old:
+            if session is None or self._name is None and session.is_old:
                 session = self._session = await self._open()
             while not session.has_room:
                 await self._changed.wait()
