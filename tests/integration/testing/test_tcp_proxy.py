@@ -124,3 +124,16 @@ async def test_links_that_were_forgotten_stay_silent_and_new_ones_work() -> None
         await proxy.cut()
         assert await client.rest() == await server.rest() == await other.rest() == b""
         other.writer.transport.abort()
+
+
+async def test_single_frames_are_lost_repeated_and_delayed() -> None:
+    async with linked() as (proxy, client, server):
+        fates: list[tuple[float, ...]] = [(), (0, 0), (0.1,), (0,)]
+        proxy.disturb(lambda: fates.pop(0), Direction.TO_SERVER)
+        client.send(b"lost", b"twice", b"late", b"now")
+        # The last one overtakes the one before.
+        wanted = frame(b"twice") * 2 + frame(b"now") + frame(b"late")
+        assert await server.received(len(wanted)) == wanted
+        proxy.disturb(None)
+        client.send(b"whole")
+        assert await server.received(9) == frame(b"whole")

@@ -151,6 +151,8 @@ class ProducerSessions:
     async def opened(self, broker_name: str, topic: str) -> Session:
         """The session at a broker that has the topic, opened if there is none; ClientError if the broker does
         not support it."""
+        if self.fenced_by is not None:
+            raise self.fenced_error(topic)
         await self._instance.routes.get(topic, to_publish=True)
         place = self.place(broker_name)
         await self.connect(place)
