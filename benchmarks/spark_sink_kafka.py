@@ -197,8 +197,7 @@ def report(bench: Bench, options: argparse.Namespace) -> str:
             "",
             f"Median of {options.rounds} rounds after one that warms up, all sinks in turn within each "
             "round, and the best round. The ratio is to Kafka's sink, round by round, with the smallest and "
-            "the largest in brackets. Processor time is of Spark's JVM + its Python workers + the server, "
-            "the least of all rounds.",
+            "the largest in brackets. Processor time is of Spark's JVM + its Python workers + the server.",
             "",
             _sinks_table(bench),
             "",
@@ -210,7 +209,7 @@ def _sinks_table(bench: Bench) -> str:
     rows = []
     for key, rates in bench.rates.values.items():
         size_bytes, columns, name = key
-        parts = [min(bench.cpu_us.values[(*key, part)]) for part in CPU_PARTS]
+        parts = [bench.cpu_us.median((*key, part)) for part in CPU_PARTS]
         cells = [f"{size_bytes:,}", str(columns), str(name), f"{bench.rates.median(key):,.0f}"]
         cells += [f"{max(rates):,.0f}", bench.rates.ratio(key, (size_bytes, columns, KAFKA))]
         cells.append(f"{sum(parts):.2f} ({' + '.join(f'{part:.2f}' for part in parts)})")
