@@ -83,6 +83,18 @@ async def test_each_message_of_a_batch_has_a_sequence() -> None:
         assert broker.values == [f"{FIRST}:0:{n}" for n in range(603)]
 
 
+async def test_a_queue_takes_batches_of_its_own_topic_only() -> None:
+    async with opened(stored()) as broker:
+        for options in ({}, {"idempotent": True}):
+            async with producing(broker.address, **options) as producer:
+                with pytest.raises(MessageRefusedError, match="for topic 'Other'"):
+                    await producer.send_many([Message(TOPIC, b"1"), Message("Other", b"2")], queue=QUEUE)
+                with pytest.raises(TypeError, match="send_many takes Messages"):
+                    await producer.send_many([b"1"], queue=QUEUE)  # type: ignore[list-item]
+                assert await producer.send_many([], queue=QUEUE) == []
+        assert not broker.sent
+
+
 async def test_a_signed_send_has_its_sequence_too() -> None:
     options = {"idempotent": True, "credentials": Credentials("ak", "sk")}
     async with opened(stored()) as broker, producing(broker.address, **options) as producer:

@@ -347,11 +347,15 @@ class AsyncProducer(AsyncBlockOnly):
         sends = self._running()
         messages = _listed(messages)
         timeout_ms, deadline = self._deadline(timeout_ms)
-        choose = None if queue is None or not messages else self._choice(messages[0], queue)
         if self._preparation and messages:
             self._preparation(messages)  # before they are measured
         limit = min(self._options.max_batch_bytes, self._options.max_message_bytes)
         plans = _planned(messages, limit, is_sequenced=self._options.is_idempotent)
+        choose = None
+        if queue is not None:
+            # All are checked: a batch goes to the queue, whatever the topic of its messages.
+            for message in {message.topic: message for message in messages}.values():
+                choose = self._choice(message, queue)
         parts = []
         for plan in plans:
             part = [messages[index] for index in plan]

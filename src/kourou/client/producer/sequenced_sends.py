@@ -258,15 +258,17 @@ class SequencedSends(Sends):
         if numbers.is_waking:
             return  # one of them has failed at once
         numbers.is_waking = True
-        while numbers.waiting:
-            send = next(iter(numbers.waiting))
-            assert isinstance(send, SequencedSend)
-            if numbers.room(len(send.messages)) is Room.WAIT:
-                break
-            del numbers.waiting[send]
-            send.stop_waiting()
-            self._write_again(send, place, is_next=True)
-        numbers.is_waking = False
+        try:
+            while numbers.waiting:
+                send = next(iter(numbers.waiting))
+                assert isinstance(send, SequencedSend)
+                if numbers.room(len(send.messages)) is Room.WAIT:
+                    return
+                del numbers.waiting[send]
+                send.stop_waiting()
+                self._write_again(send, place, is_next=True)
+        finally:
+            numbers.is_waking = False
 
     # -- sessions --------------------------------------------------------------------------------
 
