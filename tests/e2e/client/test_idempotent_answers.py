@@ -339,6 +339,27 @@ async def test_a_broker_of_another_kind_gets_ordinary_sends(caplog: pytest.LogCa
     assert len(lines) == 1 and "broker scripted does not support idempotent producers" in lines[0]
 
 
+async def test_a_cluster_of_both_kinds_gets_both_kinds_of_sends() -> None:
+    async with opened(stored(), is_supported=False) as other, opened(stored()) as broker:
+        broker.beside["other"] = other.address
+        async with producing(broker.address, idempotent=True, **QUICK) as producer:
+            for _ in range(8):
+                await producer.send(Message(TOPIC, b"x"))
+            assert other.values == [None] * 4
+            assert sorted(map(str, broker.values)) == sorted([f"{FIRST}:0:0", f"{FIRST}:0:1"] * 2)
+            # A message that the other refuses goes on with a sequence, one that it may have as well.
+            other.scripted.answers = [BUSY, lost, stored()]
+            for _ in range(4):
+                await producer.send(Message(TOPIC, b"x"))
+            assert set(other.values) == {None} and None not in broker.values
+            # And the reverse: a definite refusal takes the sequence away.
+            broker.scripted.answers = [BUSY]
+            count = len(other.values)
+            for _ in range(2):
+                await producer.send(Message(TOPIC, b"x"))
+            assert other.values[count:] == [None] * 2
+
+
 async def test_a_broker_that_is_upgraded_gets_sequences_after_its_restart() -> None:
     async with opened(stored(), is_supported=False) as broker:
         async with producing(broker.address, idempotent=True) as producer:

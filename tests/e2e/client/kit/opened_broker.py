@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from kourou.protocol.batch import split_batch
+from kourou.protocol.bodies import BrokerData, QueueData, TopicRouteData
 from kourou.protocol.bodies.producer_sequences import ProducerSequences
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.features import FEATURES_FIELD, Feature
@@ -24,7 +25,23 @@ class OpenedBroker:
         self.is_supported = is_supported
         self.opens: list[OpenProducerRequestHeader] = []
         self.lasts: dict[int, int] = {}
+        self.beside: dict[str, str] = {}
+        """Other brokers of the topic: their names and addresses."""
         self.scripted: ScriptedBroker
+
+    def route(self, request: Request) -> None:
+        """Of a topic with two queues at this broker, and at each of those beside it."""
+        addresses = {"scripted": self.address, **self.beside}
+        route = TopicRouteData(
+            queue_datas=[
+                QueueData(broker_name=name, read_queue_nums=2, write_queue_nums=2, perm=6)
+                for name in addresses
+            ],
+            broker_datas=[
+                BrokerData("DefaultCluster", name, {0: address}) for name, address in addresses.items()
+            ],
+        )
+        request.reply(body=route.encode())
 
     def heartbeat(self, request: Request) -> None:
         request.reply({FEATURES_FIELD: Feature.IDEMPOTENT_PRODUCERS} if self.is_supported else {})
@@ -72,6 +89,7 @@ async def opened(*answers: Answer, is_supported: bool = True) -> AsyncIterator[O
     """Run one."""
     broker = OpenedBroker(is_supported=is_supported)
     others = {
+        RequestCode.GET_ROUTEINFO_BY_TOPIC: broker.route,
         RequestCode.HEART_BEAT: broker.heartbeat,
         RequestCode.OPEN_KOUROU_PRODUCER: broker.open,
         RequestCode.GET_KOUROU_SEQUENCES: broker.sequences,
