@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections import Counter
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
 from kourou import AsyncProducer, Message, MessageQueue
+from kourou.client import AsyncAtomicBatch
 from kourou.client.producer.atomic_sessions import atomic_name
-from kourou.errors import AtomicPublishError
+from kourou.errors import AtomicPublishError, KourouError
 from kourou.protocol.bodies.atomic_list import AtomicList, AtomicState
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.command import RemotingCommand
@@ -69,12 +71,13 @@ class AtomicKills:
             for number in range(5):
                 self.values += 1  # no value twice, over all lives
                 value = b"%d" % self.values
-                copies = LARGE if number == 2 else 1
                 try:
-                    async with producer.atomic(timeout_ms=60_000) as batch:
-                        for copy in range(copies):
+                    async with AsyncExitStack() as stack:
+                        batch = await _entered(producer)
+                        stack.push_async_exit(batch)
+                        for copy in range(LARGE if number == 2 else 1):
                             for queue in places:
-                                body = value + b":%d:" % copy + b"x" * (900 if copies > 1 else 5)
+                                body = value + b":%d:" % copy + b"x" * (900 if number == 2 else 5)
                                 await batch.send(Message(queue.topic, body), queue=queue)
                         if number == 3:
                             raise ZeroDivisionError
@@ -122,6 +125,17 @@ class AtomicKills:
             if answer.code != 0:
                 return [body.rstrip(b"x") for body in bodies]
             bodies += [message.body for message in messages(answer)]
+
+
+async def _entered(producer: AsyncProducer) -> AsyncAtomicBatch:
+    """A block; while its coordinator is away, there is none."""
+    deadline = asyncio.get_running_loop().time() + 30
+    while True:
+        try:
+            return await producer.atomic().__aenter__()
+        except KourouError:
+            assert asyncio.get_running_loop().time() < deadline
+            await asyncio.sleep(0.1)
 
 
 def _create(topic: str) -> RemotingCommand:
