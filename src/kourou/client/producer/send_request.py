@@ -8,7 +8,7 @@ slow path, as all others do. SequencedRequest: of an idempotent producer. Not he
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -39,6 +39,7 @@ _HEADER: Final = (
 )
 _TAILS: Final = (b'"j":"0","k":"false","m":"false"', b'"j":"0","k":"false","m":"true"')
 _SEQUENCED: Final = b',"kourouSequenced":"true"'
+_SEQUENCED_TAILS: Final = tuple(tail + _SEQUENCED for tail in _TAILS)
 # More queues than a client writes to; beyond that the cache is cleared.
 _MAX_PIECES: Final = 10_000
 
@@ -105,27 +106,25 @@ class SendRequest:
 class SequencedRequest(SendRequest):
     """A request of an idempotent producer: it gets its sequences when it is written to a queue."""
 
-    __slots__ = ("_pair", "entries", "sequences")
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._pair = ""
-        self.entries: Sequence[BatchEntry] = ()
-        """Of a batch: its messages, without sequences."""
-        self.sequences: Sequence[int] | None = None
-        """Those that the application gave."""
+    # Class attributes and no constructor: most requests need neither batch nor sequences of the application.
+    _pair = ""
+    entries: Sequence[BatchEntry] = ()
+    """Of a batch: its messages, without sequences."""
+    sequences: Sequence[int] | None = None
+    """Those that the application gave."""
 
     def set_sequences(self, identity: str, sequences: Sequence[int]) -> None:
         """Let the messages carry these sequences, in place of others."""
-        pairs = [property_pair(SEQUENCE_PROPERTY, format_sequence(identity, each)) for each in sequences]
         if self.batch:
             self.body = encode_batch_entries(
-                entry._replace(raw_properties=_without_sequence(entry.raw_properties) + pair.encode())
-                for entry, pair in zip(self.entries, pairs, strict=True)
+                entry._replace(
+                    raw_properties=_without_sequence(entry.raw_properties) + _pair(identity, each).encode()
+                )
+                for entry, each in zip(self.entries, sequences, strict=True)
             )
         else:
-            self._replace_pair(pairs[0])
-        self.tail = _TAILS[self.batch] + _SEQUENCED
+            self._replace_pair(_pair(identity, sequences[0]))
+        self.tail = _SEQUENCED_TAILS[self.batch]
 
     def remove_sequences(self) -> None:
         """Let the messages carry no sequences: for a broker that does not know them."""
@@ -143,6 +142,10 @@ class SequencedRequest(SendRequest):
         self.extra_properties = self.extra_properties.removesuffix(self._pair) + pair
         self._pair = pair
         self.set_properties(properties + pair)
+
+
+def _pair(identity: str, sequence: int) -> str:
+    return property_pair(SEQUENCE_PROPERTY, format_sequence(identity, sequence))
 
 
 def _without_sequence(raw_properties: bytes) -> bytes:
