@@ -1,4 +1,4 @@
-"""Atomic publish on the wire: its id, its parts, who takes part.
+"""Atomic publish on the wire: its id, its parts, its participants.
 
     id = <producer id>:<epoch>:<number>
 

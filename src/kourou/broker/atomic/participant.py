@@ -57,7 +57,7 @@ MAX_TOTAL_BYTES: Final = 16 * 1024**3
 _KEPT_NOTICES: Final = 1_000
 
 Query = Callable[[str, str], Awaitable[tuple[Outcome, list[int]]]]
-"""Asks a coordinator, by name, for the outcome of a publish, and for the parts of this broker."""
+"""Queries a coordinator, by name, for the outcome of a publish, and for the parts of this broker."""
 
 
 @dataclass(slots=True)

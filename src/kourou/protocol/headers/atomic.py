@@ -1,4 +1,4 @@
-"""Headers of atomic publishes: staging parts, deciding, and what brokers tell each other of it."""
+"""Headers of atomic publishes: staging parts, deciding, and requests between brokers."""
 
 from __future__ import annotations
 
