@@ -95,8 +95,9 @@ bench: $(READY)  ## ours beside Apache's, the quick form; ARGS for another: benc
 nightly: $(READY) ## full counts of fault loops and oracles, reference runs; 90 minutes at most, report in benchmarks/results
 	@$(BIN)/python -u .ci/suites.py nightly $(ARGS)
 
-soak: nightly    ## make nightly, then 30 minutes of load on a broker
+soak: nightly    ## make nightly, then 30 minutes of load on a broker, and an hour of Spark queries that die
 	@$(BIN)/python -m benchmarks soak
+	@$(BIN)/python -m benchmarks soak_spark
 
 clean:           ## remove what make created
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build src/kourou.egg-info src/kourou/store/_kernel*.so

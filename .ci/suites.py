@@ -68,8 +68,8 @@ _SANITIZERS = {
 _WITH_ASAN = ("bash", "-c", 'LD_PRELOAD=$(cc -print-file-name=libasan.so) exec "$@"', "with-asan")
 # These start JVMs of their own. All other files share one session, in one process.
 _JVM_FILES = (
-    *("cluster", "connect", "driver_kill", "lake_killed", "pipeline_jdbc", "pipeline_process"),
-    "source_million",
+    *("cluster", "connect", "driver_kill", "exactly_once_kill", "lake_killed", "pipeline_jdbc"),
+    *("pipeline_process", "source_million"),
 )
 
 _WAITS = 0.6  # cores of a suite that waits for timers and other processes for much of its time

@@ -5,6 +5,7 @@
 
 Name server and broker run in processes of their own, Spark as `local[2]`, all on the same machine. Rows are
 made by `spark.range` while they are written; `noop`, Spark's sink that does nothing, shows what that costs.
+Writes at least once and exactly once take turns.
 The result is printed, and written to benchmarks/results/spark-sink-DATE.md with `--write`.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import itertools
 import statistics
 import sys
 import tempfile
@@ -26,7 +28,7 @@ from benchmarks._broker_peers import STORE
 from benchmarks._broker_report import machine
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 RESULTS = Path(__file__).parent / "results"
 QUEUES = 8
@@ -68,7 +70,11 @@ def rate(write: Callable[[], None], rows: int) -> float:
 
 def measure(spark: SparkSession, namesrv: str, options: argparse.Namespace) -> list[str]:
     """The lines of the table."""
-    lines = ["| columns | bytes of a value | rows | rows/s | MB/s | into `noop`, rows/s |", "|---" * 6 + "|"]
+    lines = [
+        "| columns | bytes of a value | rows | rows/s | MB/s | exactly once | ratio | `noop`, rows/s |",
+        "|---" * 8 + "|",
+    ]
+    writes = itertools.count(1)
     for size_bytes in SIZES_BYTES:
         for row in ROWS:
             print(f"{row.name}, {size_bytes} B", file=sys.stderr, flush=True)
@@ -76,14 +82,29 @@ def measure(spark: SparkSession, namesrv: str, options: argparse.Namespace) -> l
             count = int(options.rows * row.part)
             writer = data.write.format("rocketmq").option("namesrv", namesrv).option("topic", "SinkBench")
             sink, noop = writer.mode("append"), data.write.format("noop").mode("append")
+            writer = data.write.format("rocketmq").option("namesrv", namesrv).option("topic", "SinkBench")
+            writer = writer.mode("append")
             frame(spark, row, 20_000, size_bytes).write.format("rocketmq").option("namesrv", namesrv).option(
                 "topic", "SinkBench"
             ).mode("append").save()
-            rates = [rate(sink.save, count) for _ in range(options.rounds)]
+            once = writer.option("guarantee", "exactly-once").option("sinkId", "bench")
+
+            def save_once(once: DataFrameWriter = once) -> None:
+                once.option("writeId", str(next(writes))).save()
+
+            is_possible = not any("delay_ms" in column for column in row.columns)
+            rates, once_rates = [], []
+            for _ in range(options.rounds):
+                rates.append(rate(sink.save, count))
+                if is_possible:
+                    once_rates.append(rate(save_once, count))
             bare = statistics.median(rate(noop.save, count) for _ in range(options.rounds))
             middle = statistics.median(rates)
             cells = [row.name, f"{size_bytes:,}", f"{count:,}", f"{middle:,.0f}"]
-            cells += [f"{middle * size_bytes / 1e6:.1f}", f"{bare:,.0f}"]
+            cells.append(f"{middle * size_bytes / 1e6:.1f}")
+            exact = statistics.median(once_rates) if once_rates else None
+            cells += ["", ""] if exact is None else [f"{exact:,.0f}", f"{exact / middle:.2f}"]
+            cells.append(f"{bare:,.0f}")
             lines.append("| " + " | ".join(cells) + " |")
     return lines
 

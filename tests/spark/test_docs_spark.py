@@ -33,7 +33,7 @@ def test_every_option_is_in_the_table_and_nothing_else() -> None:
 def test_every_option_of_the_sink_is_in_its_table() -> None:
     table = DOCUMENT.partition("| option of the sink | default | meaning |\n")[2].partition("\n\n")[0]
     named = {name for row in table.splitlines()[1:] for name in re.findall(r"`(\w+)`", row.split("|")[1])}
-    assert named == set(sink_options.SINK_OPTION_NAMES) - {"nameServer", "delivery"}
+    assert named == set(sink_options.SINK_OPTION_NAMES) - {"nameServer"}
 
 
 def test_defaults_are_those_of_the_table() -> None:
@@ -58,7 +58,7 @@ def test_the_programs_run(spark: SparkSession, tmp_path: Path, capsys: pytest.Ca
 
     assert len(PROGRAMS) >= 5
     with LocalCluster(store=tmp_path / "mq") as mq:
-        for topic in ("orders", "shouted", "copied"):
+        for topic in ("orders", "shouted", "copied", "invoiced"):
             mq.create_topic(topic, queues=2)
         send(mq, "orders", [b"one book"], tags="books", properties={"amount": "12.5"})
         send(mq, "orders", [b"two pens"], tags="pens", queue_id=1, properties={"amount": "3"})
@@ -79,6 +79,9 @@ def test_the_programs_run(spark: SparkSession, tmp_path: Path, capsys: pytest.Ca
             b"three cups",  # by INSERT
             b"two pens",
         ]
+        invoiced = sorted(message.body for message in mq.messages("invoiced"))
+        # By a stream, and by one batch write.
+        assert invoiced == [b"one book"] * 2 + [b"three cups"] + [b"two pens"] * 2
     shown = capsys.readouterr().out
     assert "one book" in shown and "12.5" in shown and "orders" in shown
     assert spark.read.parquet(str(tmp_path / "orders")).count() == 2

@@ -251,6 +251,27 @@ def test_a_batch_that_spark_did_not_note_as_done_is_written_again(
     assert stored(rocketmq.namesrv, rocketmq_topic) == Counter({b"a": 1, b"b": 1, b"c": 2, b"d": 2})
 
 
+def test_exactly_once_a_batch_that_spark_did_not_note_as_done_is_skipped(
+    spark: SparkSession, rocketmq: LocalCluster, rocketmq_topic: str, tmp_path: Path
+) -> None:
+    from pyspark.errors import PySparkException
+
+    lines = Lines(spark, tmp_path)
+    lines.add("a", "b")
+    lines.add("c", "d")
+    once = {"guarantee": "exactly-once", "sinkId": "lines"}
+    lines.write(rocketmq.namesrv, rocketmq_topic, **once)
+    for path in (lines.checkpoint / "commits").glob("*1*"):
+        path.unlink()
+    lines.add("e")
+    lines.write(rocketmq.namesrv, rocketmq_topic, **once)
+    assert stored(rocketmq.namesrv, rocketmq_topic) == Counter([b"a", b"b", b"c", b"d", b"e"])
+    lines.checkpoint = tmp_path / "new"
+    with pytest.raises(PySparkException, match="which has committed batch 2; this is query .* at batch 0"):
+        lines.write(rocketmq.namesrv, rocketmq_topic, **once)
+    assert stored(rocketmq.namesrv, rocketmq_topic).total() == 5
+
+
 def test_a_stream_outlives_a_restart_of_the_broker(
     spark: SparkSession, tmp_path: Path, rocketmq_settings: dict[str, Any]
 ) -> None:

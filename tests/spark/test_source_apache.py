@@ -22,10 +22,13 @@ from kourou import Message, MessageQueue, Producer, PullConsumer  # noqa: E402
 from kourou.admin.brokers import broker_runtime  # noqa: E402
 from kourou.admin.session import Admin  # noqa: E402
 from kourou.admin.topics import create_topic, topic_names  # noqa: E402
-from kourou.errors import ResponseError  # noqa: E402
+from kourou.errors import ConfigError, ResponseError  # noqa: E402
 from kourou.protocol.bodies import TopicConfig  # noqa: E402
+from kourou.spark.sink.data_sink import batch_writer  # noqa: E402
+from kourou.spark.sink.sink_producer import stop_worker_producers  # noqa: E402
 from kourou.spark.source.source_client import close_shared_clients  # noqa: E402
 from tests.interop.kit import apache, artifacts  # noqa: E402
+from tests.spark.kit.sink_kit import schema_of  # noqa: E402
 from tests.spark.kit.source_kit import ALL, StreamRun, read_batch, source  # noqa: E402
 
 if TYPE_CHECKING:
@@ -155,6 +158,15 @@ def test_a_stream_over_restarts_and_its_group(mq: ApacheCluster) -> None:
 
 
 # -- under real Spark ------------------------------------------------------------------------------
+
+
+def test_the_sink_says_that_exactly_once_needs_other_brokers(mq: ApacheCluster) -> None:
+    options = {"namesrv": mq.namesrv, "topic": "orders", "guarantee": "exactly-once", "sinkId": "copies"}
+    with pytest.raises(
+        ConfigError, match="needs brokers of Kourou .*broker-a does not; set guarantee=at-least"
+    ):
+        batch_writer(schema_of(["value"]), {**options, "writeId": "1"}, False)
+    stop_worker_producers()
 
 
 def test_a_batch_under_spark(spark: SparkSession, mq: ApacheCluster) -> None:

@@ -70,7 +70,7 @@ class OptionReader:
 
     def duration_ms(self, name: str, default: int) -> int:
         """A duration as in Spark, `90s` or `15m`; a number alone is milliseconds."""
-        return self.value(name, default, _duration_ms)
+        return self.value(name, default, parse_duration_ms)
 
     def namesrv(self, environ: Mapping[str, str], *, is_needed: bool = True) -> str:
         """The name servers, from options or the environment."""
@@ -148,7 +148,8 @@ def _size_bytes(text: str, high: int) -> int:
     return size_bytes
 
 
-def _duration_ms(text: str) -> int:
+def parse_duration_ms(text: str) -> int:
+    """Milliseconds of a duration such as `90s`; ValueError if it is none."""
     found = re.fullmatch(r"(\d+)\s*([a-z]*)", text.lower())
     if found is None or found[2] not in _TIMES_MS:
         raise ValueError("must be a duration such as 500ms, 90s, 15m or 2h")

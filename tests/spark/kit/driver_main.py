@@ -25,6 +25,7 @@ ANSWER = "\x02"
 SCHEMA = "value string, queue_id int, queue_offset bigint"
 QUERY_TIMEOUT_S = 240
 PAUSE_S = 120
+ERRORS = "errors.txt"
 
 
 def main() -> None:
@@ -114,6 +115,39 @@ def stream_to_topic(
     rows = source.options(namesrv=namesrv, subscribe=subscribe, **options).load()
     writer = rows.writeStream.format("rocketmq").options(namesrv=namesrv, topic=topic)
     run(writer.option("checkpointLocation", f"{folder}/checkpoint"), for_ever=False)
+
+
+def stream_exactly_once(
+    spark: SparkSession,
+    *,
+    folder: str,
+    namesrv: str,
+    subscribe: str,
+    topic: str,
+    plan: str,
+    source: dict[str, str],
+    times: int = 1,
+) -> list[str]:
+    """From one topic to another, exactly once, through crashing_sink.py; started again while it fails, up to
+    `times`. The errors of the starts that failed."""
+    from tests.spark.kit.crashing_sink import CrashingSource
+
+    spark.dataSource.register(CrashingSource)
+    errors: list[str] = []
+    while len(errors) < times:
+        reader = spark.readStream.format("rocketmq").schema("value string").options(**source)
+        rows = reader.options(namesrv=namesrv, subscribe=subscribe, startingOffsets="earliest").load()
+        writer = rows.writeStream.format("crashing").options(namesrv=namesrv, topic=topic)
+        writer = writer.options(guarantee="exactly-once", sinkId=topic, retryIntervalMs="100")
+        writer = writer.options(plan=plan, folder=folder, driver=os.getpid())
+        try:
+            run(writer.option("checkpointLocation", f"{folder}/checkpoint"), for_ever=False)
+        except Exception as error:
+            errors.append(str(error)[:2_000])
+        else:
+            return errors
+    Path(folder, ERRORS).write_text("\n\n".join(errors))
+    raise AssertionError(f"it fails again and again: {errors}")
 
 
 def run(writer: Any, *, for_ever: bool) -> None:

@@ -35,6 +35,7 @@ from kourou.spark.pipelines.query_watch import OBSERVED_ROWS
 from kourou.spark.pipelines.sinks import SinkRun, observed, stream_writer
 from kourou.spark.pipelines.sources import read_source
 from kourou.spark.pipelines.step_functions import import_steps, run_step
+from kourou.spark.pipelines.topic_guarantee import guaranteed_options
 from kourou.spark.source.progress_publisher import ProgressPublisher
 from kourou.spark.source.source_client import close_shared_clients
 
@@ -244,6 +245,9 @@ class PipelineRun:
         options, folder = self._spec.bad_records.topic_options, self._spec.bad_records.folder
         if options is not None:
             messages = bad_record_messages(bad)
+            assert self._spec.checkpoint is not None  # checked with the file
+            place = self._spec.checkpoint / name
+            options = guaranteed_options(options, None, checkpoint=place, columns=messages.columns)
             return stream_writer(messages, self._spec, name).format("rocketmq").options(**options).start()
         lines = bad_record_lines(bad).observe(OBSERVED_ROWS, F.count(F.lit(1)).alias("rows"))
         return stream_writer(lines, self._spec, name).format("json").option("path", folder).start()

@@ -29,6 +29,7 @@ from kourou.spark.pipelines.lake.lake import lake_writer, write_batch
 from kourou.spark.pipelines.sql.row_texts import as_json as rows_as_json
 from kourou.spark.pipelines.sql.row_texts import as_texts, number_columns, text_rows, unique_names
 from kourou.spark.pipelines.sql.sql_names import quoted
+from kourou.spark.pipelines.topic_guarantee import guaranteed_options
 from kourou.spark.pipelines.written_rows import WrittenRows
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ class SinkRun:
         sink = self._sink
         writer = stream_writer(self._frame, self._spec, self.name).outputMode(sink.rows.mode)
         if isinstance(sink, TopicSink):
-            return writer.format("rocketmq").options(**sink.options).start()
+            options = self._topic_options(sink)
+            return writer.format("rocketmq").options(**options).start()
         assert self.written is not None
         return writer.foreachBatch(self.written.counting(self._batch_writer(self._app_id))).start()
 
@@ -82,6 +84,15 @@ class SinkRun:
         else:
             counted.write.format("rocketmq").options(**sink.options).mode("append").save()
         return count()
+
+    def _topic_options(self, sink: TopicSink) -> dict[str, str]:
+        assert self._spec.checkpoint is not None  # checked with the file
+        return guaranteed_options(
+            sink.options,
+            sink.guarantee,
+            checkpoint=self._spec.checkpoint / self.name,
+            columns=self._frame.columns,
+        )
 
     @property
     def _app_id(self) -> str:

@@ -1,18 +1,14 @@
 """The sink: `df.write.format("rocketmq")` and `df.writeStream.format("rocketmq")`.
 
-Each task sends its rows and reports their number in its commit message. Delivery is at least once: when a
-task or a batch is retried, its rows are sent again.
-
-A Delivery implements one delivery guarantee; AtLeastOnce is the only one so far. It receives the task, batch
-and query that it works for, so that another guarantee could recognise earlier attempts. Not here: how rows
-are sent (sending.py).
+A Delivery implements one guarantee. At least once: each task sends its rows, and when a task or a batch is
+retried, its rows are sent again. Exactly once: exactly_once.py. Not here: how rows are sent (sending.py).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
@@ -20,51 +16,17 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from kourou.errors import ConfigError
 from kourou.spark.brief_errors import brief_errors
 from kourou.spark.option_reader import refusal
+from kourou.spark.sink.exactly_once import ExactlyOnce
 from kourou.spark.sink.sink_columns import SinkColumns
+from kourou.spark.sink.sink_commit import SinkCommit, SinkTask, describe_batch, total
 from kourou.spark.sink.sink_options import SinkOptions
+from kourou.spark.sink.sink_plan import plan_batch
 from kourou.spark.spark_processes import plans_writes
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kourou.spark.sink.sending import SinkCounts
-
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class SinkTask:
-    """The identity of a task. Query and batch are those of a streaming query, None in a batch write."""
-
-    partition: int
-    attempt: int = 0
-    query_id: str | None = None
-    batch_id: int | None = None
-
-    @classmethod
-    def current(cls) -> SinkTask:
-        """The task that this process is running."""
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        if context is None:
-            return cls(0)
-        # Private to Spark: `write` receives neither, and both are needed to recognise a batch.
-        batch_id = context.getLocalProperty("streaming.sql.batchId")
-        return cls(
-            context.partitionId(),
-            context.attemptNumber(),
-            context.getLocalProperty("sql.streaming.queryId"),
-            None if batch_id is None else int(batch_id),
-        )
-
-
-@dataclass
-class SinkCommit(WriterCommitMessage):
-    """The result of a task, for the driver."""
-
-    task: SinkTask
-    counts: SinkCounts
 
 
 class Delivery(Protocol):
@@ -98,21 +60,11 @@ class AtLeastOnce:
 
     def commit(self, done: Sequence[SinkCommit], batch_id: int | None) -> None:
         """Log how much was written."""
-        _log.info("%s: %s", _what(batch_id), _sum(done))
+        _log.info("%s: %s", describe_batch(batch_id), total(done))
 
     def abort(self, done: Sequence[SinkCommit], batch_id: int | None) -> None:
         """Log what is stored already; a retry of the write sends it again."""
-        _log.warning("%s failed; already stored: %s", _what(batch_id), _sum(done))
-
-
-def _what(batch_id: int | None) -> str:
-    return "batch write" if batch_id is None else f"batch {batch_id}"
-
-
-def _sum(done: Sequence[SinkCommit]) -> SinkCounts:
-    from kourou.spark.sink.sending import SinkCounts
-
-    return sum((commit.counts for commit in done), SinkCounts())
+        _log.warning("%s failed; already stored: %s", describe_batch(batch_id), total(done))
 
 
 def _stored(messages: Sequence[WriterCommitMessage | None]) -> list[SinkCommit]:
@@ -167,8 +119,13 @@ def batch_writer(schema: Any, options: Mapping[str, str], overwrite: bool) -> Ba
     if overwrite:
         raise ConfigError('mode "overwrite": a topic cannot be overwritten; use mode("append")')
     delivery = _delivery(schema, options)
+    if isinstance(delivery, ExactlyOnce) and delivery.options.write_id is None:
+        raise ConfigError(
+            "option writeId: needed for a batch write with guarantee=exactly-once: it identifies this write, "
+            "and a repeat with the same id is skipped"
+        )
     check_reachable(delivery.options)
-    return BatchWriter(delivery)
+    return BatchWriter(_planned(delivery))
 
 
 def stream_writer(schema: Any, options: Mapping[str, str], overwrite: bool) -> StreamWriter:
@@ -179,12 +136,25 @@ def stream_writer(schema: Any, options: Mapping[str, str], overwrite: bool) -> S
     if overwrite:
         raise ConfigError('output mode "complete": a topic cannot be overwritten; use outputMode("update")')
     delivery = _delivery(schema, options)
+    if isinstance(delivery, ExactlyOnce) and delivery.options.write_id is not None:
+        raise ConfigError("option writeId: for batch writes only; Spark numbers the batches of a stream")
     if plans_writes():
         check_reachable_once(delivery.options)
+        delivery = _planned(delivery)
     return StreamWriter(delivery)
 
 
-def _delivery(schema: Any, options: Mapping[str, str]) -> AtLeastOnce:
+def _planned(delivery: AtLeastOnce | ExactlyOnce) -> AtLeastOnce | ExactlyOnce:
+    """With the atomic publish of the batch, where there is one."""
+    if isinstance(delivery, AtLeastOnce):
+        return delivery
+    from kourou.spark.sink.sink_producer import wait_worker_producer
+
+    options = delivery.options
+    return replace(delivery, plan=plan_batch(wait_worker_producer(options), options))
+
+
+def _delivery(schema: Any, options: Mapping[str, str]) -> AtLeastOnce | ExactlyOnce:
     problems: list[str] = []
     parsed, columns = None, None
     try:
@@ -201,4 +171,14 @@ def _delivery(schema: Any, options: Mapping[str, str]) -> AtLeastOnce:
         raise ConfigError(*problems)  # the first names the component
     if columns is None:
         raise refusal("sink", problems)
-    return AtLeastOnce(parsed, columns)
+    if not parsed.is_exactly_once:
+        return AtLeastOnce(parsed, columns)
+    if "delay_ms" in columns.positions:
+        raise refusal(
+            "sink",
+            [
+                "column delay_ms: delayed messages cannot be written with guarantee=exactly-once; drop the "
+                "column, or set guarantee=at-least-once"
+            ],
+        )
+    return ExactlyOnce(parsed, columns)

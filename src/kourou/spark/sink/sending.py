@@ -1,9 +1,11 @@
 """RowSender: sends the rows of one task to brokers, many batches at a time.
 
-At least once: `send` returns when brokers have stored every row, or raises. Transient failures are retried,
+What sending means is up to its Deliveries. SentDeliveries: messages are visible at once, at least once each:
+`send` returns when brokers have stored every row, or raises. Transient failures are retried,
 with the number and pauses of the options; after a lost response a message is stored twice, with one message
 id. Batches for a queue that rows selected are sent one after the other, so their order holds whatever fails.
-Not here: how rows are batched (sink_batches.py), the connections (sink_producer.py).
+Not here: how rows are batched (sink_batches.py), the connections (sink_producer.py), rows that become visible
+with a commit (staging.py).
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import concurrent.futures
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -29,6 +31,7 @@ from kourou.spark.sink.sink_options import SinkOptions
 from kourou.spark.sink.sink_producer import SinkProducer, WorkerProducer
 
 T = TypeVar("T")
+SinkBatch: TypeAlias = RowBatch | SingleRow | RejectedRow
 
 _OVERHEAD_BYTES: Final = 8 * 1024
 """The approximate overhead of a batch in flight: a task, a request, futures. Rows that are sent alone may be
@@ -64,21 +67,47 @@ class SinkCounts:
         )
 
 
+class Deliveries(Protocol):
+    """How the batches of one task reach the brokers. All of it runs on the producer's loop."""
+
+    counts: SinkCounts
+    is_over: bool
+    """The task has failed: nothing is retried any more."""
+    is_gathering: bool
+    """Whether batches may wait until `flush`."""
+
+    async def queues(self, location: RowLocation, topic: str) -> list[MessageQueue]:
+        """The queues of a topic, for the row at `location`."""
+
+    def deliver(self, sink_batch: SinkBatch) -> asyncio.Future[None]:
+        """Deliver a batch; called in the order in which the batches of one queue are to be stored."""
+
+    def flush(self) -> None:
+        """Let no batch wait for others."""
+
+
 class RowSender:
     """Sends the rows of one task; used once, from the task's thread."""
 
     def __init__(
-        self, options: SinkOptions, columns: SinkColumns, worker: WorkerProducer, partition: int
+        self,
+        options: SinkOptions,
+        columns: SinkColumns,
+        worker: WorkerProducer,
+        partition: int,
+        deliveries: Deliveries | None = None,
+        more: bytes = b"",
     ) -> None:
+        """`more` are properties of every row that is sent in a batch."""
         self._options = options
         self._columns = columns
         self._partition = partition
         self._first_row = 0
         self._portal = worker.portal
-        self._deliveries = _Deliveries(options, worker.producer)
+        self._deliveries = deliveries or SentDeliveries(options, worker.producer)
         self._in_flight: deque[tuple[concurrent.futures.Future[None], int]] = deque()
         self._in_flight_bytes = 0
-        self._plan = BatchPlan(options, self._queues_of, RowIds())
+        self._plan = BatchPlan(options, self._queues_of, RowIds(), more)
 
     def send(self, batches: Iterator[pa.RecordBatch]) -> SinkCounts:
         """Send all rows. On return brokers have stored them; SinkRowError names a row that is not stored."""
@@ -88,6 +117,7 @@ class RowSender:
                 for sink_batch in self._plan.sink_batches(origin):
                     self._submit(sink_batch)
                 self._first_row += batch.num_rows
+            self._flush()
             while self._in_flight:
                 self._wait_oldest()
         finally:
@@ -100,8 +130,14 @@ class RowSender:
         wanted = max(self._options.batch_bytes, _FAIR_BYTES * self._plan.queue_count)
         return min(wanted, self._options.max_in_flight_bytes // 2)
 
-    def _submit(self, sink_batch: RowBatch | SingleRow | RejectedRow) -> None:
+    def _flush(self) -> None:
+        if self._deliveries.is_gathering:
+            self._portal.do(self._deliveries.flush)
+
+    def _submit(self, sink_batch: SinkBatch) -> None:
         size_bytes = _OVERHEAD_BYTES + sink_batch.size_bytes
+        if self._in_flight and self._in_flight_bytes + size_bytes > self._options.max_in_flight_bytes:
+            self._flush()
         while self._in_flight and self._in_flight_bytes + size_bytes > self._options.max_in_flight_bytes:
             self._wait_oldest()
         while self._in_flight and self._in_flight[0][0].done():
@@ -120,8 +156,10 @@ class RowSender:
         return self._portal.call(lambda: self._deliveries.queues(location, topic))
 
 
-class _Deliveries:
+class SentDeliveries:
     """Sends batches to brokers, on the producer's loop."""
+
+    is_gathering: bool = False
 
     def __init__(self, options: SinkOptions, producer: SinkProducer) -> None:
         self._options = options
@@ -137,7 +175,10 @@ class _Deliveries:
         except _RejectedError as error:
             raise SinkRowError(location, str(error)) from error
 
-    def deliver(self, sink_batch: RowBatch | SingleRow | RejectedRow) -> asyncio.Future[None]:
+    def flush(self) -> None:
+        """Nothing waits."""
+
+    def deliver(self, sink_batch: SinkBatch) -> asyncio.Future[None]:
         """Store a batch; to be called in the order in which the batches of one queue are to be stored."""
         if isinstance(sink_batch, RejectedRow):
             return asyncio.ensure_future(

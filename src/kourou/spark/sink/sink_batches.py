@@ -135,12 +135,14 @@ class RejectedRow:
 
 
 class BatchPlan:
-    """Splits Arrow batches into sink batches, for one task. `queues_of` may block."""
+    """Splits Arrow batches into sink batches, for one task. `queues_of` may block. `more` are properties of
+    every entry."""
 
-    def __init__(self, options: SinkOptions, queues_of: QueuesOf, ids: RowIds) -> None:
+    def __init__(self, options: SinkOptions, queues_of: QueuesOf, ids: RowIds, more: bytes = b"") -> None:
         self._options = options
         self._queues_of = queues_of
         self._ids = ids
+        self._more = more
         self.queue_count = 1
         """Among how many queues the rows of the last batch were split."""
         # A broker's maxMessageSize applies to the body of a request, and so to a whole batch.
@@ -153,7 +155,12 @@ class BatchPlan:
         if not rows.count:
             return
         ids = self._ids.next_ids(rows.count)
-        properties = encode_properties(rows, ids, drop_reserved=self._options.drop_reserved_properties)
+        properties = encode_properties(
+            rows,
+            ids,
+            drop_reserved=self._options.drop_reserved_properties,
+            more_bytes=len(self._more),
+        )
         is_single = single_values(rows, alone_bytes=self._alone_bytes) | properties.is_single
         topics, topic_of = self._topics(rows)
         is_single |= np.isin(
@@ -162,7 +169,7 @@ class BatchPlan:
         queues, queue_of = self._targets(rows, topics, topic_of)
         self.queue_count = max(1, len(queues))
         order = _order(topic_of, queue_of)
-        entries = encode_entries(rows.value, properties, order)
+        entries = encode_entries(rows.value, properties, order, [self._more] if self._more else ())
         if order is None:
             order = np.arange(rows.count)
         topic_of, queue_of, is_single = topic_of[order], queue_of[order], is_single[order]

@@ -42,3 +42,7 @@ class SinkRowError(KourouError):
 
 class RowRefusedError(SinkRowError):
     """A row that no broker accepts, on any attempt; `errorTopic` collects such rows."""
+
+
+class SinkBatchError(KourouError):
+    """A batch that cannot be written exactly once: nothing of it is visible, or all of it."""

@@ -8,17 +8,20 @@ Spark. Created once, on the driver, and pickled to the workers. Not here: which 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from kourou.client.core.credentials import Credentials
 from kourou.client.core.message_checks import DEFAULT_MAX_MESSAGE_BYTES
+from kourou.protocol.atomic import MAX_TIMEOUT_MS
 from kourou.protocol.names import send_topic_problem, user_group_problem
-from kourou.spark.option_reader import OptionReader
+from kourou.spark.option_reader import OptionReader, parse_duration_ms
 
 _MAX_PAUSE_S: Final = 5.0
 AT_LEAST_ONCE: Final = "at-least-once"
+EXACTLY_ONCE: Final = "exactly-once"
 DEFAULT_GROUP: Final = "kourou-spark-sink"
 SINK_OPTION_NAMES: Final = (
     "namesrv",
@@ -27,7 +30,11 @@ SINK_OPTION_NAMES: Final = (
     "createTopic",
     "errorTopic",
     "producerGroup",
-    "delivery",
+    "guarantee",
+    "sinkId",
+    "writeId",
+    "replaceQuery",
+    "stageTimeoutMs",
     "maxMessageBytes",
     "batchBytes",
     "batchRows",
@@ -44,6 +51,10 @@ SINK_OPTION_NAMES: Final = (
 )
 """The names of all options."""
 # Spark passes its own options along with ours.
+_EXACTLY_ONCE_ONLY: Final = ("sinkId", "writeId", "replaceQuery", "stageTimeoutMs")
+# With what is added on the way to a name at brokers, these stay within their limits.
+_MAX_SINK_ID: Final = 40
+_MAX_WRITE_ID: Final = 200
 _SPARKS: Final = frozenset({"checkpointlocation", "queryname"})
 _SPARKS_PREFIXES: Final = ("asyncprogresstracking", "_asyncprogresstracking", "spark.", "__")
 # Names that are valid elsewhere.
@@ -67,7 +78,15 @@ class SinkOptions:
     error_topic: str | None = None
     """The topic for rows that no broker accepts; without it such a row fails the write."""
     producer_group: str = DEFAULT_GROUP
-    delivery: str = AT_LEAST_ONCE
+    guarantee: str = AT_LEAST_ONCE
+    sink_id: str | None = None
+    """Identifies the sink of an exactly-once write in its cluster."""
+    write_id: str | None = None
+    """Identifies an exactly-once batch write among those of the sink."""
+    replace_query: str | None = None
+    """The query, or writeId, that the sink belonged to and that this one replaces."""
+    stage_timeout_ms: int = 3_600_000
+    """How long a batch may take from its start to its commit: brokers drop what is staged after it."""
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
     """Of a row's value (the broker's `maxMessageSize`)."""
     batch_bytes: int = 1024 * 1024
@@ -105,7 +124,11 @@ class SinkOptions:
             create_topic=reader.flag("createTopic", False),
             error_topic=_name(reader, "errorTopic", send_topic_problem) or None,
             producer_group=_name(reader, "producerGroup", user_group_problem, DEFAULT_GROUP),
-            delivery=reader.choice("delivery", AT_LEAST_ONCE, [AT_LEAST_ONCE]),
+            guarantee=reader.choice("guarantee", AT_LEAST_ONCE, [AT_LEAST_ONCE, EXACTLY_ONCE]),
+            sink_id=reader.value("sinkId", None, _sink_id),
+            write_id=reader.value("writeId", None, _write_id),
+            replace_query=reader.text("replaceQuery") or None,
+            stage_timeout_ms=reader.value("stageTimeoutMs", 3_600_000, _stage_timeout_ms),
             max_message_bytes=reader.size_bytes("maxMessageBytes", DEFAULT_MAX_MESSAGE_BYTES),
             batch_bytes=reader.size_bytes("batchBytes", 1024 * 1024),
             batch_rows=reader.number("batchRows", 4_000),
@@ -118,8 +141,51 @@ class SinkOptions:
             namespace=reader.text("namespace") or None,
             tls=reader.flag("tls", False),
         )
+        reader.problems += _exactly_once_problems(parsed, options)
         reader.finish()
         return parsed
+
+    @property
+    def is_exactly_once(self) -> bool:
+        return self.guarantee == EXACTLY_ONCE
+
+
+def _exactly_once_problems(parsed: SinkOptions, options: Mapping[str, str]) -> Iterator[str]:
+    given = {name.lower(): value for name, value in options.items()}
+    if not parsed.is_exactly_once:
+        for name in _EXACTLY_ONCE_ONLY:
+            if name.lower() in given:
+                yield f"option {name}: only with guarantee={EXACTLY_ONCE}"
+        return
+    if "sinkid" not in given:
+        yield (
+            f"option sinkId: needed for guarantee={EXACTLY_ONCE}: a name for this sink that is unique in the "
+            "cluster and stays the same over restarts"
+        )
+    if given.get("asyncprogresstrackingenabled", "").strip().lower() == "true":
+        yield (
+            f"option asyncProgressTrackingEnabled: not with guarantee={EXACTLY_ONCE}, as a restart would "
+            "form other batches than before"
+        )
+
+
+def _sink_id(text: str) -> str:
+    if not re.fullmatch(rf"[A-Za-z0-9._-]{{1,{_MAX_SINK_ID}}}", text):
+        raise ValueError(f"must be 1 to {_MAX_SINK_ID} letters, digits, dots, hyphens and underscores")
+    return text
+
+
+def _write_id(text: str) -> str:
+    if not 0 < len(text) <= _MAX_WRITE_ID:
+        raise ValueError(f"must be 1 to {_MAX_WRITE_ID} characters")
+    return text
+
+
+def _stage_timeout_ms(text: str) -> int:
+    duration_ms = parse_duration_ms(text)
+    if not 0 < duration_ms <= MAX_TIMEOUT_MS:
+        raise ValueError(f"must be a duration up to {MAX_TIMEOUT_MS // 3_600_000}h")
+    return duration_ms
 
 
 def _ours(options: Mapping[str, str]) -> dict[str, str]:

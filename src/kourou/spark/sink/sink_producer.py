@@ -1,4 +1,4 @@
-"""SinkProducer: a producer that also sends encoded batch bodies; one per worker process.
+"""SinkProducer: a producer that also sends and stages encoded batch bodies; one per worker process.
 
 Spark reuses its Python workers, and so the producer is kept, with its connections and routes. Its
 loop is the one that the plain clients of a process share, in a thread of its own.
@@ -6,27 +6,42 @@ loop is the one that the plain clients of a process share, in a thread of its ow
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import threading
 import time
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kourou.client.core.unique_id import shared_unique_ids
+from kourou.client.producer.atomic_publish import AtomicHandle
+from kourou.client.producer.atomic_sessions import AtomicSessions
 from kourou.client.producer.producer import AsyncProducer
 from kourou.client.producer.send_request import SendRequest
 from kourou.client.producer.send_result import SendResult
 from kourou.client.sync.blocking_portal import BlockingPortal, enter_portal, leave_portal
-from kourou.errors import KourouError, NoRouteError
+from kourou.errors import ConnectError, KourouError, NoRouteError
+from kourou.protocol.atomic import Outcome, StagedGroup
+from kourou.protocol.batch import BatchEntry, encode_batch_entries
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.codes import RequestCode
+from kourou.protocol.features import Feature
+from kourou.protocol.headers.atomic import (
+    AtomicOutcomeResponseHeader,
+    GetSinkRequestHeader,
+    GetSinkResponseHeader,
+    QueryAtomicRequestHeader,
+)
 from kourou.protocol.message import Message
-from kourou.protocol.properties import MessageConst, encode_properties
+from kourou.protocol.properties import MessageConst, encode_properties, properties_to_bytes
 from kourou.spark.sink.sink_options import SinkOptions
 from kourou.wording import nearest
 
 _SEND_BATCH: Final = RequestCode.SEND_BATCH_MESSAGE.value
 # A worker serves few sinks; beyond this number, producers are recreated.
 _MAX_PRODUCERS: Final = 8
+_PUBLISH_WAIT_S: Final = 2.0
+_PUBLISH_PAUSE_S: Final = 0.01
 
 
 class SinkProducer(AsyncProducer):
@@ -44,6 +59,12 @@ class SinkProducer(AsyncProducer):
             send_timeout_ms=options.send_timeout_ms,
             max_message_bytes=options.max_message_bytes,
         )
+
+    @property
+    def batch_properties(self) -> str:
+        """Properties of every message of a batch."""
+        name = self._namespace.name
+        return encode_properties({MessageConst.PROPERTY_INSTANCE_ID: name}) if name else ""
 
     async def check_topic(self, topic: str, *, may_create: bool) -> None:
         """NoRouteError when nothing can be sent to the topic; also when a broker would create it, unless
@@ -67,12 +88,11 @@ class SinkProducer(AsyncProducer):
         message = Message(topic, b"-")  # a placeholder for those in the body
         choose = None if queue is None else self._choice(message, queue)
         timeout_ms, deadline = self._deadline(None)
-        name = self._namespace.name
         request = SendRequest(
             _SEND_BATCH,
             self._namespace.wrap(topic),
             body,
-            encode_properties({MessageConst.PROPERTY_INSTANCE_ID: name}) if name else "",
+            self.batch_properties,
             shared_unique_ids().next_id(),
             0,
             0,
@@ -80,6 +100,80 @@ class SinkProducer(AsyncProducer):
             batch=True,
         )
         return await self._send(sends, request, (message,) * count, choose, timeout_ms, deadline)
+
+    # -- atomic publishes ------------------------------------------------------------------------
+
+    async def brokers_without_atomic(self, topics: Sequence[str]) -> list[str]:
+        """The brokers of these topics that do not support atomic publishes; of all, without topics.
+        RemotingError if one does not respond."""
+        routes = self._instance.routes
+        await routes.add_all_brokers()
+        names = set(routes.brokers)
+        if topics:
+            found = [await routes.get(self._namespace.wrap(topic), to_publish=True) for topic in topics]
+            names = {queue.broker_name for route in found for queue in route.publish_queues}
+        return [name for name in sorted(names) if not await self._supports_atomic(name)]
+
+    async def _supports_atomic(self, broker_name: str) -> bool:
+        return Feature.ATOMIC_PUBLISH in await self._instance.features.of(self._master(broker_name))
+
+    def _master(self, broker_name: str) -> str:
+        address = self._instance.routes.master(broker_name)
+        if address is None:
+            raise ConnectError(f"broker {broker_name!r}", "the name server knows no master of that name")
+        return address
+
+    async def begin_sink_batch(
+        self, sink_id: str, timeout_ms: int
+    ) -> tuple[str, AtomicHandle, GetSinkResponseHeader]:
+        """Begin an atomic publish of a sink: the name of the sink at brokers, the publish, and the last batch
+        that the sink has committed. Publishes of the sink that began before cannot be committed any more, so
+        that this batch stays the last one."""
+        sink_name = f"spark-sink-{sink_id}"
+        if self._namespace.name:
+            sink_name = f"{self._namespace.name}.{sink_name}"
+        sessions = AtomicSessions(self._instance, self._wire_group, self._options, sink_name)
+        handle = (await sessions.begin(timeout_ms)).handle
+        header = GetSinkRequestHeader(kourou_sink_id=sink_name)
+        address = self._master(handle.coordinator)
+        answer = await self._instance.api.call(address, RequestCode.GET_KOUROU_SINK, header)
+        return sink_name, handle, answer.header(GetSinkResponseHeader)
+
+    async def wait_published(self, handle: AtomicHandle, broker_names: Iterable[str]) -> None:
+        """Wait until brokers have published their parts of a committed publish; not for those that are
+        away."""
+        deadline = self._now() + _PUBLISH_WAIT_S
+        for broker_name in broker_names:
+            header = QueryAtomicRequestHeader(
+                kourou_atomic_id=handle.atomic_id, kourou_broker_name=broker_name
+            )
+            while self._now() < deadline:
+                try:
+                    address = self._master(handle.coordinator)
+                    answer = await self._instance.api.call(address, RequestCode.QUERY_KOUROU_ATOMIC, header)
+                except KourouError:
+                    return
+                if answer.header(AtomicOutcomeResponseHeader).kourou_outcome != Outcome.COMMITTED:
+                    break
+                await asyncio.sleep(_PUBLISH_PAUSE_S)
+
+    def staged_entries(self, topic: str, queue_id: int, body: memoryview) -> StagedGroup:
+        """A batch body for one queue, as it is staged."""
+        # Encoded as bytes, whatever it is.
+        entries: bytes = body  # type: ignore[assignment]
+        return StagedGroup(self._namespace.wrap(topic), queue_id, 0, int(time.time() * 1000), entries)
+
+    async def staged_message(self, message: Message, queue_id: int) -> StagedGroup:
+        """A message for one queue, as it is staged; a large one is compressed."""
+        request = await self._prepared(message)
+        entry = BatchEntry(request.flag, bytes(request.body), properties_to_bytes(request.properties))
+        return StagedGroup(
+            request.topic,
+            queue_id,
+            request.sys_flag,
+            request.born_timestamp,
+            encode_batch_entries([entry]),
+        )
 
 
 class WorkerProducer:

@@ -51,7 +51,7 @@ steps:
 sinks:
   - {topic: out, key: id, properties: [amount], value: {json: [id, amount]}, batchRows: 10}
   - {from: enriched, delta: lake/orders, partitionBy: day, mergeSchema: true}
-  - {from: enriched, jdbc: "jdbc:h2:mem:x", dbtable: out, delivery: at-least-once}
+  - {from: enriched, jdbc: "jdbc:h2:mem:x", dbtable: out, guarantee: at-least-once}
   - {from: orders, console: true, numRows: 5, mode: update}
 badRecords: {topic: bad}
 trigger: {processingTime: 10 seconds}
@@ -280,7 +280,10 @@ def test_mistakes_that_make_others_hard_to_see_do_not_hide_them(folder: Path) ->
         ({"sinks": "[{topic: o, batchRows: -1}]"}, "must be a number from 1"),
         ({"sinks": "[{iceberg: w, table: rows}]"}, "an Iceberg table needs a namespace"),
         ({"sinks": "[{jdbc: 'jdbc:h2:x'}]"}, "give dbtable: where it writes"),
-        ({"sinks": "[{jdbc: 'jdbc:h2:x', dbtable: t, delivery: twice}]"}, "invalid value 'twice'"),
+        ({"sinks": "[{jdbc: 'jdbc:h2:x', dbtable: t, guarantee: twice}]"}, "invalid value 'twice'"),
+        ({"sinks": "[{topic: out, guarantee: exactly, sinkId: a}]"}, "invalid value 'exactly'"),
+        ({"sinks": "[{topic: out, sinkId: a}]"}, "sinkId: only with guarantee: exactly-once"),
+        ({"sinks": "[{topic: out, guarantee: exactly-once, sinkId: a b}]"}, "sinkId='a b': must be 1 to 40"),
         ({"badRecords": "drop"}, "must be fail, {topic: NAME} or {folder: DIR}, not 'drop'"),
         ({"badRecords": "{folder: bad}"}, "no source declares its value"),
         ({"badRecords": "{topic: a, folder: b}"}, "use either topic or folder"),

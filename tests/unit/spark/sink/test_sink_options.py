@@ -36,7 +36,7 @@ def test_all_options_in_any_case() -> None:
         TOPIC="Orders",
         errortopic="Errors",
         producerGroup="writers",
-        delivery="At-Least-Once",
+        guarantee="At-Least-Once",
         maxMessageBytes="8m",
         batchBytes="64k",
         batchRows="10",
@@ -105,7 +105,7 @@ def test_all_mistakes_at_once() -> None:
                 "retryTimes": "-1",
                 "tls": "maybe",
                 "secretKey": "sk",
-                "delivery": "exactly-once",
+                "guarantee": "exactly-twice",
                 "path": "/somewhere",
             },
             {},
@@ -118,11 +118,27 @@ def test_all_mistakes_at_once() -> None:
         "retryTimes='-1': ",
         "tls='maybe': ",
         "accessKey and secretKey belong together",
-        "delivery='exactly-once': ",
+        "guarantee='exactly-twice': ",
         "unknown option 'path'; the sink writes to topics",
         "the option namesrv is missing",
     ):
         assert piece in text
+
+
+def test_exactly_once() -> None:
+    given = {
+        "guarantee": "Exactly-Once",
+        "sinkId": "loads.7",
+        "writeId": "2026-11-18",
+        "stageTimeoutMs": "2h",
+    }
+    parsed = parse(**given, replaceQuery="query-1")
+    assert parsed.is_exactly_once
+    assert (parsed.sink_id, parsed.write_id, parsed.replace_query) == ("loads.7", "2026-11-18", "query-1")
+    assert parsed.stage_timeout_ms == 2 * 3_600_000
+    assert "must be a duration up to 24h" in problems(**{**given, "stageTimeoutMs": "25h"})
+    assert "option writeId: only with guarantee=exactly-once" in problems(writeId="1")
+    assert "must be 1 to 200 characters" in problems(**{**given, "writeId": ""})
 
 
 def test_topics_that_only_brokers_write_are_refused() -> None:

@@ -26,9 +26,10 @@ from kourou.spark.pipelines.check.spec import (
     SinkSpec,
     TopicSink,
 )
-from kourou.spark.sink.sink_options import SINK_OPTION_NAMES, SinkOptions
+from kourou.spark.sink.sink_options import AT_LEAST_ONCE, EXACTLY_ONCE, SINK_OPTION_NAMES, SinkOptions
 
-SINK_OPTIONS: Final = tuple(name for name in SINK_OPTION_NAMES if name not in ("topic", "delivery"))
+_GUARANTEE: Final = ("guarantee", "sinkId", "writeId", "replaceQuery", "stageTimeoutMs")
+SINK_OPTIONS: Final = tuple(name for name in SINK_OPTION_NAMES if name not in ("topic", *_GUARANTEE))
 # Keys of the file, and the columns of the sink that they fill.
 PARTS: Final = {
     "key": "key",
@@ -40,13 +41,22 @@ PARTS: Final = {
     "topicColumn": "topic",
 }
 COMMON_KEYS: Final = ("from", "name", "mode")
-TOPIC_SINK_KEYS: Final = ("topic", *COMMON_KEYS, "value", *PARTS, "properties", *SINK_OPTIONS)
+# A batch of a stream has a number: it needs no writeId.
+EXACTLY_ONCE_KEYS: Final = tuple(name for name in _GUARANTEE if name not in ("guarantee", "writeId"))
+TOPIC_SINK_KEYS: Final = (
+    "topic",
+    *COMMON_KEYS,
+    "value",
+    *PARTS,
+    "properties",
+    *SINK_OPTIONS,
+    "guarantee",
+    *EXACTLY_ONCE_KEYS,
+)
 LAKE_SINK_KEYS: Final = (*COMMON_KEYS, "partitionBy", "mergeSchema")
 CONSOLE_KEYS: Final = ("console", *COMMON_KEYS, "numRows", "truncate")
-JDBC_KEYS: Final = ("jdbc", *COMMON_KEYS, "delivery")
+JDBC_KEYS: Final = ("jdbc", *COMMON_KEYS, "guarantee")
 _KINDS: Final = ("topic", "topicColumn", *LAKE_PACKAGES, "jdbc", "console")
-_EXACTLY: Final = "exactly-once"
-_AT_LEAST: Final = "at-least-once"
 _FAIL: Final = "fail"
 # Modes that may be requested, in a stream and otherwise.
 _STREAM_MODES: Final = {
@@ -77,7 +87,7 @@ def check_sink(
         return None
     rows = _rows(section, kind, origin, is_stream=is_stream)
     if kind == "topic":
-        return _topic(section, rows, around)
+        return _topic(section, rows, around, is_stream=is_stream)
     if kind == "jdbc":
         return _jdbc(section, rows)
     if kind == "console":
@@ -157,18 +167,37 @@ def _sink_options(section: Section, around: Surroundings) -> dict[str, str]:
     return options
 
 
-def _topic(section: Section, rows: Rows, around: Surroundings) -> TopicSink:
+def _topic(section: Section, rows: Rows, around: Surroundings, *, is_stream: bool) -> TopicSink:
     topic = section.text("topic")
     message = _message(section)
     options = _sink_options(section, around)
     if topic is not None:
         options["topic"] = topic
+    guarantee = _topic_guarantee(section, is_stream=is_stream)
+    exactly_once = section.options(EXACTLY_ONCE_KEYS)
+    if exactly_once and guarantee != EXACTLY_ONCE:
+        section.mistake(next(iter(exactly_once)), f"only with guarantee: {EXACTLY_ONCE}")
     section.finish(TOPIC_SINK_KEYS)
+    checked = dict(options)
+    if guarantee == EXACTLY_ONCE:
+        # Without an id of its own, the sink gets one when it starts.
+        checked |= {"guarantee": EXACTLY_ONCE, "sinkId": "-", **exactly_once}
     try:
-        SinkOptions.parse(options, around.environ)
+        SinkOptions.parse(checked, around.environ)
     except ConfigError as error:
         section.tell(error.problems)
-    return TopicSink(rows, options, message)
+    return TopicSink(rows, {**options, **exactly_once}, message, guarantee)
+
+
+def _topic_guarantee(section: Section, *, is_stream: bool) -> str | None:
+    """None: exactly once if the brokers support it."""
+    if not section.has("guarantee"):
+        return None if is_stream else AT_LEAST_ONCE
+    guarantee = section.choice("guarantee", AT_LEAST_ONCE, [EXACTLY_ONCE, AT_LEAST_ONCE])
+    if guarantee == EXACTLY_ONCE and not is_stream:
+        section.mistake("guarantee", "without a stream every run writes all its rows: at-least-once")
+        return AT_LEAST_ONCE
+    return guarantee
 
 
 def _message(section: Section) -> MessageParts:
@@ -208,8 +237,8 @@ def _lake(section: Section, rows: Rows, kind: str) -> LakeSink | None:
 
 
 def _jdbc(section: Section, rows: Rows) -> JdbcSink:
-    delivery = section.choice("delivery", _EXACTLY, [_EXACTLY, _AT_LEAST])
-    return JdbcSink(rows, jdbc_options(section, is_sink=True), delivery == _EXACTLY)
+    guarantee = section.choice("guarantee", EXACTLY_ONCE, [EXACTLY_ONCE, AT_LEAST_ONCE])
+    return JdbcSink(rows, jdbc_options(section, is_sink=True), guarantee == EXACTLY_ONCE)
 
 
 def _console(section: Section, rows: Rows) -> ConsoleSink:

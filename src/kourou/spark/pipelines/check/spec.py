@@ -158,6 +158,8 @@ class TopicSink:
     rows: Rows
     options: Mapping[str, str]
     message: MessageParts
+    guarantee: str | None = None
+    """As the sink's option; None: exactly once if the brokers support it."""
 
 
 @dataclass(frozen=True, slots=True)
