@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-import itertools
 import tempfile
 import time
 from collections import defaultdict
@@ -24,8 +23,8 @@ from benchmarks._broker_loadgen import Measured, build
 from benchmarks._broker_peers import OURS, PYTHON_ALONE, Launcher, RunningPeer
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.command import RemotingCommand
-from kourou.protocol.headers.producers import OpenProducerRequestHeader
-from kourou.protocol.producer_sequence import ProducerOpening, parse_sequence
+from kourou.protocol.headers.producers import OpenProducerRequestHeader, OpenProducerResponseHeader
+from kourou.protocol.producer_sequence import ProducerOpening, identity_of, parse_sequence
 from kourou.store.producers.producer_snapshot import ProducerSnapshot, restore_producers
 from kourou.store.producers.producer_table import ProducerTable
 from kourou.transport.client import RemotingClient
@@ -33,20 +32,22 @@ from kourou.transport.client import RemotingClient
 LOADS = ((1, 1, 1), (8, 32, 1), (16, 64, 1), (8, 8, 32))
 """Connections, requests in flight on each, messages in a request."""
 _PLAIN, _IDEMPOTENT = "plain", "idempotent"
-_numbers = itertools.count()
 
 
-async def _open(address: str, name: str, count: int) -> None:
-    """Open `name`-0, `name`-1 …"""
-    client = RemotingClient()
+async def _open(address: str, count: int) -> list[str]:
+    """The identities of so many new producers."""
+    client, identities = RemotingClient(), []
     try:
-        for number in range(count):
-            header = OpenProducerRequestHeader(producer_group="loadgen", kourou_name=f"{name}-{number}")
+        for _ in range(count):
+            header = OpenProducerRequestHeader(producer_group="loadgen")
             command = RemotingCommand.request(RequestCode.OPEN_KOUROU_PRODUCER, header)
             answer = await client.call(address, command, 5_000)
             assert answer.code == 0, answer.remark
+            opened = answer.header(OpenProducerResponseHeader)
+            identities.append(identity_of(opened.kourou_producer_id, opened.kourou_epoch))
     finally:
         await client.stop()
+    return identities
 
 
 def measure(peer: RunningPeer, kind: str, load: tuple[int, int, int], seconds: float) -> Measured:
@@ -56,9 +57,7 @@ def measure(peer: RunningPeer, kind: str, load: tuple[int, int, int], seconds: f
     if batch > 1:
         options += ["-K", batch]
     if kind == _IDEMPOTENT:
-        name = f"bench{next(_numbers)}"
-        asyncio.run(_open(peer.address, name, connections))
-        options += ["-I", name]
+        options += ["-I", ",".join(asyncio.run(_open(peer.address, connections)))]
     return peer.load.run("send", *options)
 
 

@@ -37,7 +37,7 @@ MAX_BROKER_NAME: Final = 255
 MAX_SINK_TEXT: Final = 255
 """Characters of a sink id or a query id."""
 _ID: Final = re.compile(
-    rf"((?:@[A-Za-z0-9._-]{{1,{MAX_NAME_LENGTH}}}|[0-9a-f]{{16}})):(0|[1-9][0-9]{{0,9}}):(0|[1-9][0-9]{{0,18}})"
+    rf"((?:@[A-Za-z0-9._-]{{1,{MAX_NAME_LENGTH}}}|[0-9a-f]{{16}})):(0|[1-9][0-9]{{0,15}}):(0|[1-9][0-9]{{0,18}})"
 )
 _MIN_ENTRY_BYTES: Final = 1
 

@@ -53,6 +53,7 @@ _NUMBERS = (
     "WINDOW_NEXT",
     "WINDOW_USED_MS",
     "WINDOW_RUN",
+    "WINDOW_LAST",
     "WINDOW_SEEN",
     "WINDOW_FIRST_MARK",
     "WINDOW_WORDS",

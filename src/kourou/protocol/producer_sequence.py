@@ -3,7 +3,8 @@
     __KOUROU_SEQ = <producer id>:<epoch>:<sequence>
 
 The producer id comes from the broker (OPEN_KOUROU_PRODUCER): a random one, or `@` and the name that the
-application chose. Each program that opens a name gets the next epoch. Sequences count the messages of one
+application chose. Each program that opens a name gets a greater epoch, which no other program ever gets: also
+if a power loss or a promotion loses an opening, since it is a time. Sequences count the messages of one
 producer in one queue, from 0. The property counts only in a send whose header says so (`kourouSequenced`);
 brokers remove it from other sends: a program that forwards a message with all its properties does not repeat
 the original. The record of an opening has a word in place of the sequence.
@@ -29,7 +30,7 @@ SEQUENCE_PROPERTY: Final = "__KOUROU_SEQ"
 RAW_SEQUENCE_START: Final = property_start(SEQUENCE_PROPERTY).encode()
 """What precedes the value, as it is stored."""
 MAX_SEQUENCE: Final = 2**62
-MAX_EPOCH: Final = 2**31 - 1
+MAX_EPOCH: Final = 2**53
 MAX_IN_FLIGHT: Final = WINDOW_SEQUENCES
 """Sequences that a broker remembers for each producer and queue."""
 MAX_NAME_LENGTH: Final = 64
@@ -39,7 +40,7 @@ OPENED: Final = "open"
 OPENED_WITH_GAPS: Final = "open-gaps"
 _NAME: Final = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_NAME_LENGTH}}}")
 _IDENTITY: Final = re.compile(
-    rf"(@[A-Za-z0-9._-]{{1,{MAX_NAME_LENGTH}}}|[0-9a-f]{{16}}):(0|[1-9][0-9]{{0,9}})"
+    rf"(@[A-Za-z0-9._-]{{1,{MAX_NAME_LENGTH}}}|[0-9a-f]{{16}}):(0|[1-9][0-9]{{0,15}})"
 )
 _SEQUENCE: Final = re.compile(r"0|[1-9][0-9]{0,18}")
 

@@ -1308,6 +1308,8 @@ static int note_sequence(struct run *run, struct queue *queue, uint64_t sequence
         memcpy(put_be(out, (uint64_t)queue->slot, 8), window, WINDOW_BYTES);
         window[WINDOW_RUN] = run->number;
     }
+    if (window[WINDOW_NEXT] <= sequence)
+        window[WINDOW_LAST] = (uint64_t)phy_offset;
     /* Bits of what is passed over are those of older sequences. */
     for (; window[WINDOW_NEXT] <= sequence; window[WINDOW_NEXT]++) {
         bit = window[WINDOW_NEXT] % WINDOW_SEQUENCES;

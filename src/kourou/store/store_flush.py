@@ -117,8 +117,8 @@ class StoreFlush:
         yield flush_round.sync
         index_end = yield from self._index_steps()
         yield from self._queues.snapshot_steps(queued)
-        if (snapshot := self._producers.snapshot()) is not None:
-            yield from self._producers.save_steps(snapshot, self.flush_steps)
+        if not (yield from self._producers.save_steps(self.flush_steps)):
+            return False
         checkpoint = self._checkpoint
         checkpoint.logics_physical_offset = queued
         if timestamp:

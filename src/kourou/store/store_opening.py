@@ -11,6 +11,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from kourou.protocol.names import PRODUCERS_TOPIC
 from kourou.store.index.index_links import keep_linked
 from kourou.store.log.log_scanner import PIECE_BYTES, LogScanner
 from kourou.store.log.log_snapshot import MAX_RECORD_BYTES
@@ -67,7 +68,8 @@ class StoreOpening:
                 start.phy_offset,
                 store.log.max_phy_offset,
             )
-        store.producers.restore(start.phy_offset)
+        has_openings = store.queues.find(PRODUCERS_TOPIC, 0) is not None
+        store.producers.restore(start.phy_offset, has_openings=has_openings)
         report = self._recover(scanner, start)
         store.producers.recovered(self._scanner())
         store.queues.verify_by(self._verifier())

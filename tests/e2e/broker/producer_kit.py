@@ -35,9 +35,9 @@ class OpenProducer:
         fields = {"kourou_sequenced": True, **fields}
         return await self.peer.send(TOPIC, body, self.properties(sequence, more), **fields)
 
-    async def send_batch(self, *sequences: int) -> RemotingCommand:
+    async def send_batch(self, *sequences: int, **fields: Any) -> RemotingCommand:
         entries = [BatchEntry(0, b"%d" % one, self.properties(one).encode()) for one in sequences]
-        header = send_header(TOPIC, "", batch=True, kourou_sequenced=True)
+        header = send_header(TOPIC, "", batch=True, kourou_sequenced=True, **fields)
         return await self.peer.call(RequestCode.SEND_BATCH_MESSAGE, header, encode_batch_entries(entries))
 
     async def last_sequences(self) -> dict[int, int]:

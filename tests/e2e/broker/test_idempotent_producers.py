@@ -111,12 +111,12 @@ async def test_two_programs_of_one_name(tmp_path: Path, keys: dict[str, bool]) -
         old = await opened(peer, "loader-7")
         first = place(await old.send(0))
         new = await opened(peer, "loader-7")
-        assert (old.id, old.epoch, new.epoch) == ("@loader-7", 0, 1)
+        assert old.id == new.id == "@loader-7" and old.epoch < new.epoch
         answer = await old.send(1)
         assert answer.code == ResponseCode.KOUROU_PRODUCER_FENCED
         assert "newer program" in (answer.remark or "")
         assert place(await new.send(0)) == first
-        new.epoch = 7
+        new.epoch += 7
         assert (await new.send(1)).code == ResponseCode.KOUROU_UNKNOWN_EPOCH
         new.id = "@other"
         assert (await new.send(1)).code == ResponseCode.KOUROU_UNKNOWN_PRODUCER
@@ -143,7 +143,7 @@ async def test_after_a_restart(tmp_path: Path, keys: dict[str, bool], is_killed:
         place(await unnamed.send(1))
         assert await named.last_sequences() == {0: 2}
         again = await opened(peer, "loader-7")
-        assert again.epoch == 1
+        assert again.epoch > named.epoch
         place(await again.send(3))
         assert await stored(peer) == [0, 1, 2, 0, 1, 3]
 
@@ -299,4 +299,48 @@ async def test_a_slave_made_master_knows_what_is_stored(
             place(await named.send(4))
             end = promoted.controller.services.store.max_offset_in_queue(TOPIC, 0)
             assert end == 8
-            assert (await opened(promoted, "loader-7")).epoch == 1
+            assert (await opened(promoted, "loader-7")).epoch > named.epoch
+
+
+async def test_repeats_of_a_message_that_could_not_be_written(tmp_path: Path, keys: dict[str, bool]) -> None:
+    files = FaultyFiles()
+    async with running(tmp_path, files=files, **keys) as peer:
+        producer = await opened(peer)
+        place(await producer.send(0))
+        files.fail("pwrite", error=errno.ENOSPC, part_of_path="commitlog")
+        answers = await asyncio.gather(*(producer.send(1) for _ in range(4)))
+        assert sorted(answer.code for answer in answers) == [0, 0, 0, ResponseCode.SERVICE_NOT_AVAILABLE]
+        assert await stored(peer) == [0, 1]
+
+
+async def test_a_batch_has_to_name_its_queue_and_to_fit_into_the_window(
+    tmp_path: Path, keys: dict[str, bool]
+) -> None:
+    async with running(tmp_path, **keys) as peer:
+        producer = await opened(peer, "loader", allows_gaps=True)
+        answer = await producer.send_batch(0, 1, queue_id=-1)
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL and "name its queue" in (answer.remark or "")
+        answer = await producer.send_batch(0, 5_000)
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL and "several batches" in (answer.remark or "")
+        place(await producer.send_batch(0, 1_000))
+        assert await stored(peer) == [0, 1_000]
+
+
+@pytest.mark.parametrize("text", ["__KOUROU_SEQ\x02", "__KOUROU_SEQ\x01\x02", "x\x01__KOUROU_SEQ\x01y\x02"])
+async def test_a_property_without_a_value_is_none(tmp_path: Path, keys: dict[str, bool], text: str) -> None:
+    async with running(tmp_path, **keys) as peer:
+        for sequenced in (None, True):
+            place(await peer.send(TOPIC, b"1", f"UNIQ_KEY\x01A\x02{text}", kourou_sequenced=sequenced))
+        assert await stored(peer) == [1, 1]
+
+
+async def test_an_opening_is_answered_when_it_is_durable(tmp_path: Path, keys: dict[str, bool]) -> None:
+    """`last_sequence` must not count what may still get lost."""
+    async with running(tmp_path, flush_disk_type="SYNC_FLUSH", sync_flush_timeout=200, **keys) as peer:
+        flusher = peer.controller.services.commit_cycle._flusher
+        assert flusher is not None
+        flusher.request_nowait, requested = lambda: None, flusher.request_nowait  # type: ignore[method-assign]
+        header = OpenProducerRequestHeader(producer_group="producers", kourou_name="loader")
+        answer = await peer.call(RequestCode.OPEN_KOUROU_PRODUCER, header)
+        assert answer.code == ResponseCode.SYSTEM_BUSY and "open it again" in (answer.remark or "")
+        flusher.request_nowait = requested  # type: ignore[method-assign]

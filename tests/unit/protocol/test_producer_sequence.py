@@ -6,6 +6,7 @@ import pytest
 
 from kourou.errors import ProtocolError
 from kourou.protocol.producer_sequence import (
+    MAX_EPOCH,
     MAX_SEQUENCE,
     ProducerOpening,
     check_producer_name,
@@ -39,7 +40,7 @@ def test_an_opening_is_no_sequence(allows_gaps: bool) -> None:
         "@a:0:01",
         "@a:00:1",
         f"@a:0:{MAX_SEQUENCE + 1}",
-        "@a:2147483648:1",
+        f"@a:{MAX_EPOCH + 1}:1",
         "@a:0:٣",
         "@:0:1",
         "@" + "n" * 65 + ":0:1",

@@ -127,6 +127,7 @@ class MetadataSync:
         self._is_failing = False
 
     async def _follow_producers(self, address: str) -> None:
+        self._producers.expect_none()
         try:
             answer = await self._call(address, RequestCode.GET_KOUROU_PRODUCER_SNAPSHOT)
         except ResponseError as error:

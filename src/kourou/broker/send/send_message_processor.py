@@ -232,10 +232,7 @@ class SendMessageProcessor(SendHandler):
             # One that was forwarded with all its properties: it is not the producer's.
             self._put_one(request, header, target, topic, queue_id, without_sequence(properties))
         elif header.queue_id < 0:
-            raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL,
-                "the message is illegal: one of an idempotent producer must name its queue",
-            )
+            raise _unnamed_queue()
         elif not is_special and gate.take_next(sequence, topic, queue_id):
             try:
                 self._put_plain(request, header, target, topic, queue_id, sent)
@@ -258,7 +255,7 @@ class SendMessageProcessor(SendHandler):
             request,
             queue_id,
             original.msg_id,
-            PutStatus.PUT_OK,
+            self._commit_cycle.status_of(original.phy_offset + original.store_size),
             [original.phy_offset],
             original.queue_offset,
             recall_handle=handle,
@@ -289,6 +286,8 @@ class SendMessageProcessor(SendHandler):
         )
         entries = split_batch(request.body)
         if RAW_SEQUENCE_START in request.body and header.kourou_sequenced:
+            if header.queue_id < 0:
+                raise _unnamed_queue()
             self._put_sequenced_batch(request, topic, queue_id, uniq_key, entries, put)
         else:
             if RAW_SEQUENCE_START in request.body:
@@ -340,7 +339,8 @@ class SendMessageProcessor(SendHandler):
         queue_offset: int,
     ) -> None:
         all_phy_offsets, first = await batch.outcome(phy_offsets, queue_offset)
-        self._answered_batch(request, queue_id, uniq_key, PutStatus.PUT_OK, all_phy_offsets, first)
+        status = self._commit_cycle.status_of(max(all_phy_offsets) + 1)
+        self._answered_batch(request, queue_id, uniq_key, status, all_phy_offsets, first)
 
     def _answered_batch(
         self,
@@ -352,6 +352,13 @@ class SendMessageProcessor(SendHandler):
         queue_offset: int,
     ) -> None:
         self._answer.stored_many(request, queue_id, uniq_key, status, list(phy_offsets), queue_offset)
+
+
+def _unnamed_queue() -> RequestError:
+    return RequestError(
+        ResponseCode.MESSAGE_ILLEGAL,
+        "the message is illegal: one of an idempotent producer must name its queue",
+    )
 
 
 def _described(config: TopicConfig) -> str:

@@ -86,7 +86,7 @@ class PropertyRewriter:
                 keys = value or keys
             elif name == _WAIT:
                 waits = value != "false"
-            elif name == SEQUENCE_PROPERTY:
+            elif name == SEQUENCE_PROPERTY and value:
                 sequence = value
             elif name in _NOTED:
                 noted = {name} if noted is None else noted | {name}

@@ -12,10 +12,12 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kourou.errors import ProtocolError
 from kourou.protocol.message import MessageExt
 from kourou.protocol.producer_sequence import SEQUENCE_PROPERTY, ProducerSequence
 from kourou.protocol.properties import MessageConst, PropertyScanner, properties_from_bytes, property_start
 from kourou.protocol.record import decode_record
+from kourou.store.producers.log_notes import counted_queue
 from kourou.store.queue.cq_unit import CqUnit
 
 if TYPE_CHECKING:
@@ -146,11 +148,13 @@ class _Wanted:
 
     def _is(self, message: MessageExt) -> bool:
         sequence, real_topic, real_queue_id = _scan(properties_from_bytes(message.raw_properties))
-        place = self._place
-        return self._value.fullmatch(sequence or "") is not None and (
-            (message.topic, message.queue_id) == place[:2]
-            or (real_topic, real_queue_id) == (place.topic, str(place.queue_id))
-        )
+        if self._value.fullmatch(sequence or "") is None:
+            return False
+        try:
+            counted = counted_queue(message.topic, message.queue_id, real_topic, real_queue_id)
+        except ProtocolError:
+            return False
+        return counted == self._place[:2]
 
 
 def _is_behind(unit: CqUnit, phy_offset: int) -> bool:

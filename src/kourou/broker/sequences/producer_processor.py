@@ -33,6 +33,7 @@ from kourou.protocol.producer_sequence import (
 )
 from kourou.protocol.properties import encode_properties
 from kourou.store.log.put_status import PutStatus
+from kourou.store.producers.producer_table import MAX_NAMES
 from kourou.transport.dispatcher import run_request
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _ID_BYTES: Final = 8
+# As durable as a send is when it succeeds; all that was put before is decided.
+_DURABLE: Final = frozenset({PutStatus.PUT_OK, PutStatus.SLAVE_NOT_AVAILABLE})
 _READ_WRITE: Final = int(PermName.READ | PermName.WRITE)
 
 
@@ -92,10 +95,12 @@ class ProducerProcessor:
             except ValueError as error:
                 raise RequestError(ResponseCode.INVALID_PARAMETER, str(error)) from None
             producer_id = NAME_PREFIX + header.kourou_name
-        opening = ProducerOpening(producer_id, self._table.next_epoch(producer_id), header.kourou_allows_gaps)
+            self._check_names(producer_id)
+        now_ms = self._now_ms()
+        epoch = self._table.next_epoch(producer_id, now_ms)
+        opening = ProducerOpening(producer_id, epoch, header.kourou_allows_gaps)
         # Known by its first message only: a broker without idempotent producers does not have the topic.
         self._topics.create_in_send_back(PRODUCERS_TOPIC, 1, _READ_WRITE)
-        now_ms = self._now_ms()
         connection = request.connection
         message = InnerMessage(
             PRODUCERS_TOPIC,
@@ -109,10 +114,20 @@ class ProducerProcessor:
         # From now on older programs are fenced; if it cannot be written, they are all the same.
         self._table.note_opened(opening, now_ms)
 
+    def _check_names(self, producer_id: str) -> None:
+        if self._table.names >= MAX_NAMES and producer_id not in self._table.producers:
+            raise RequestError(
+                ResponseCode.KOUROU_TOO_MANY_NAMES,
+                f"producer {producer_id}: this broker has {self._table.names} producers with names, which "
+                "never expire; use one name for each loader, not for each of its runs",
+            )
+
     @staticmethod
     def _opened(request: Request, opening: ProducerOpening, status: PutStatus, _: int, __: int) -> None:
-        if not status.is_stored:
-            request.error(status.response_code, status.remark)
+        if status not in _DURABLE:
+            # What was put before need not be decided: the highest sequences would not be certain.
+            code = ResponseCode.SYSTEM_BUSY if status.is_stored else status.response_code
+            request.error(code, status.remark or f"{status.name}: the producer is not open; open it again")
             return
         _log.info("producer %s opened, epoch %d", opening.producer_id, opening.epoch)
         request.reply(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.sequences.originals import Originals, Place
@@ -19,6 +20,7 @@ from kourou.errors import ProtocolError, RequestError
 from kourou.protocol.codes import ResponseCode
 from kourou.protocol.message import MessageExt
 from kourou.protocol.producer_sequence import MAX_IN_FLIGHT, ProducerSequence, parse_sequence
+from kourou.store.log.put_status import PutStatus
 from kourou.store.producers.producer_table import ProducerTable, Ruling
 from kourou.transport.dispatcher import run_request
 
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from kourou.transport.request import Request
     from kourou.transport.tasks import TaskOwner
 
+_ATTEMPTS: Final = 3
+_LOOK_S: Final = 0.1
 _REFUSALS: Final = {
     Ruling.UNKNOWN_PRODUCER: (
         ResponseCode.KOUROU_UNKNOWN_PRODUCER,
@@ -180,30 +184,37 @@ class SequenceGate:
     async def original(self, sent: ProducerSequence, place: Place) -> MessageExt | None:
         """The original of a repeat, as soon as it is decided; None if it could not be stored.
         RequestError: it is still undecided, or gone."""
-        found = await self._originals.find(sent, place)
-        if found is None:
-            await self._decided()
+        for _ in range(_ATTEMPTS):
             found = await self._originals.find(sent, place)
-        if found is not None:
-            self._table.repeats += 1
-            return found
-        # Also for what is not to be answered as a repeat: a newer program may have been opened.
-        if self.is_new(sent, place.topic, place.queue_id):
-            return None
-        if self._commit_cycle.is_waiting:
-            raise RequestError(
-                ResponseCode.SYSTEM_BUSY,
-                f"{_named(sent, place)} is not yet as durable as it has to be; send it again",
-            )
+            end = self._appender.end_phy_offset
+            is_decided = True
+            if found is None:
+                is_decided = await self._decided(end)
+                found = await self._originals.find(sent, place)
+            if found is not None:
+                self._table.repeats += 1
+                return found
+            # Also for what is not to be answered as a repeat: a newer program may have been opened.
+            if self.is_new(sent, place.topic, place.queue_id):
+                return None
+            if self._appender.is_fenced:
+                status = PutStatus.SERVICE_NOT_AVAILABLE
+                raise RequestError(ResponseCode(status.response_code), status.remark)
+            if not is_decided:
+                raise RequestError(
+                    ResponseCode.SYSTEM_BUSY,
+                    f"{_named(sent, place)} is not yet as durable as it has to be; send it again",
+                )
+            # Another repeat may have put it meanwhile, in place of an original that could not be written.
         raise RequestError(
             ResponseCode.KOUROU_SEQUENCE_TOO_OLD,
             f"{_named(sent, place)} was stored, and its message has been deleted since",
         )
 
-    async def _decided(self) -> None:
-        """Wait until all that has been put so far is visible, or has failed, or takes too long."""
-        end = self._appender.end_phy_offset
-        commit_cycle = self._commit_cycle
+    async def _decided(self, end_phy_offset: int) -> bool:
+        """Wait until all that was put before `end_phy_offset` is visible, or has failed; False: it takes too
+        long."""
+        commit_cycle, dispatcher = self._commit_cycle, self._dispatcher
         published = asyncio.Event()
 
         def note(_: object) -> None:
@@ -212,18 +223,21 @@ class SequenceGate:
         timeout_ms = commit_cycle.sync_flush_timeout_ms + commit_cycle.slave_timeout_ms
         # What this iteration of the loop has put is written at its end.
         await asyncio.sleep(0)
-        self._dispatcher.on_publish.append(note)
+        dispatcher.on_publish.append(note)
         try:
             async with asyncio.timeout(timeout_ms / 1_000):
-                while self._dispatcher.dispatched_phy_offset < end and (
+                while dispatcher.dispatched_phy_offset < end_phy_offset and (
                     self._appender.pending_bytes or commit_cycle.is_waiting
                 ):
                     published.clear()
-                    await published.wait()
+                    # A write that fails publishes nothing.
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(published.wait(), _LOOK_S)
         except TimeoutError:
-            pass
+            return False
         finally:
-            self._dispatcher.on_publish.remove(note)
+            dispatcher.on_publish.remove(note)
+        return True
 
 
 def _named(sent: ProducerSequence, place: Place) -> str:

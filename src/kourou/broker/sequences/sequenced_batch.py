@@ -61,11 +61,13 @@ class SequencedBatch:
     def _decide(self) -> None:
         gate, repeated, new_entries = self._gate, self._repeated, self.new_entries
         topic, queue_id, _ = self._place
-        sequenced = 0
+        sequences: dict[str, list[int]] = {}
         for entry in self._entries:
             value = raw_sequence(entry.raw_properties)
             if value is not None:
-                sequenced += 1
+                identity, _, text = value.rpartition(":")
+                if text.isdecimal():
+                    sequences.setdefault(identity, []).append(int(text))
                 if not gate.take_next(value, topic, queue_id):
                     sent = read_sequence(value)
                     if not gate.is_new(sent, topic, queue_id):
@@ -74,12 +76,14 @@ class SequencedBatch:
                     gate.note(sent, topic, queue_id)
             repeated.append(None)
             new_entries.append(entry)
-        if sequenced > MAX_IN_FLIGHT:
-            raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"the message is illegal: a batch with {sequenced} messages of idempotent producers, whose "
-                f"repeat could not be recognized; {MAX_IN_FLIGHT} are allowed, send them in several batches",
-            )
+        for identity, numbers in sequences.items():
+            if max(numbers) - min(numbers) >= MAX_IN_FLIGHT:
+                raise RequestError(
+                    ResponseCode.MESSAGE_ILLEGAL,
+                    f"the message is illegal: a batch with sequences of {identity} from {min(numbers)} to "
+                    f"{max(numbers)}, whose repeat could not be recognized; it may span {MAX_IN_FLIGHT}, "
+                    "send it in several batches",
+                )
 
     async def outcome(self, phy_offsets: Sequence[int], queue_offset: int) -> tuple[list[int], int]:
         """The phy_offset of every message, and the queue_offset of the first; given are those of the new

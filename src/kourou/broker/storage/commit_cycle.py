@@ -132,6 +132,13 @@ class CommitCycle:
             batch.answer(PutStatus.FLUSH_SLAVE_TIMEOUT)
         self.replicated()
 
+    def status_of(self, end_phy_offset: int) -> PutStatus:
+        """What the sender of a record that ends here, and that readers see, would be answered now."""
+        replicas = self.replicas
+        if replicas is None or replicas.mark(self._store.max_phy_offset) >= end_phy_offset:
+            return PutStatus.PUT_OK
+        return PutStatus.SLAVE_NOT_AVAILABLE
+
     # -- slaves ----------------------------------------------------------------------------------
 
     def _replicate(self, batch: PutBatch) -> None:

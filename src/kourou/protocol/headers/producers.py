@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kourou.protocol.headers.command_header import CommandHeader, Int32, Int64
+from kourou.protocol.headers.command_header import CommandHeader, Int64
 
 __all__ = [
     "GetSequencesRequestHeader",
@@ -25,7 +25,7 @@ class OpenProducerResponseHeader(CommandHeader, kw_only=True):
     """The id and the epoch that messages have to carry."""
 
     kourou_producer_id: str
-    kourou_epoch: Int32
+    kourou_epoch: Int64
 
 
 class GetSequencesRequestHeader(CommandHeader, kw_only=True):

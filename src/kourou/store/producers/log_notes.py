@@ -7,6 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from kourou.errors import ProtocolError
 from kourou.protocol.layout import BLANK, BLANK_MAGIC_CODE, MESSAGE_MAGIC_CODES, MIN_RECORD_BYTES
+from kourou.protocol.names import (
+    PRODUCERS_TOPIC,
+    RMQ_SYS_SCHEDULE_TOPIC,
+    RMQ_SYS_TRANS_HALF_TOPIC,
+    TIMER_TOPIC,
+)
 from kourou.protocol.producer_sequence import (
     RAW_SEQUENCE_START,
     SEQUENCE_PROPERTY,
@@ -25,6 +31,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_WAITING_TOPICS: Final = frozenset({RMQ_SYS_SCHEDULE_TOPIC, TIMER_TOPIC, RMQ_SYS_TRANS_HALF_TOPIC})
+_QUEUE_ID_DIGITS: Final = 9
 _scan: Final = PropertyScanner(
     SEQUENCE_PROPERTY, MessageConst.PROPERTY_REAL_TOPIC, MessageConst.PROPERTY_REAL_QUEUE_ID
 ).values
@@ -46,25 +54,37 @@ def note_records(table: ProducerTable, raw: bytes, phy_offset: int) -> None:
         mark = raw.find(RAW_SEQUENCE_START, position)
 
 
+def counted_queue(
+    topic: str, queue_id: int, real_topic: str | None, real_queue_id: str | None
+) -> tuple[str, int]:
+    """The queue in which a stored message counts: the one it was sent to, also while it waits elsewhere for
+    its time, or for the end of its transaction. ProtocolError: it is not known."""
+    if topic not in _WAITING_TOPICS:
+        return topic, queue_id
+    number = real_queue_id or ""
+    if not real_topic or not number.isascii() or not number.isdigit() or len(number) > _QUEUE_ID_DIGITS:
+        raise ProtocolError(f"a message of {topic} does not name its queue")
+    return real_topic, int(number)
+
+
 def note_record(table: ProducerTable, raw: bytes, position: int, phy_offset: int) -> None:
     """Note the sequence of the record at `position`, or the producer that it opened, if it has such a
     property."""
-    record = decode_record(raw, position, verify_body_crc=False, with_body=False)
-    value, real_topic, real_queue_id = _scan(properties_from_bytes(record.raw_properties))
-    if not value:
-        return
     try:
+        record = decode_record(raw, position, verify_body_crc=False, with_body=False)
+        value, real_topic, real_queue_id = _scan(properties_from_bytes(record.raw_properties))
+        if not value:
+            return
         found = parse_property(value)
-        # A message that waits for its time, or for the end of its transaction, lies elsewhere.
-        topic = real_topic or record.topic
-        queue_id = int(real_queue_id) if real_topic and real_queue_id else record.queue_id
-    except (ProtocolError, ValueError) as error:
+        if isinstance(found, ProducerOpening):
+            if record.topic == PRODUCERS_TOPIC:
+                table.note_opened(found, record.store_timestamp)
+            return
+        topic, queue_id = counted_queue(record.topic, record.queue_id, real_topic, real_queue_id)
+    except ProtocolError as error:
         _log.warning("the record at %d of the CommitLog: %s; its sequence is ignored", phy_offset, error)
         return
-    if isinstance(found, ProducerOpening):
-        table.note_opened(found, record.store_timestamp)
-    else:
-        table.note_stored(found, topic, queue_id, phy_offset, record.store_timestamp)
+    table.note_stored(found, topic, queue_id, phy_offset, record.store_timestamp)
 
 
 def note_log(table: ProducerTable, log: CommitLog, scanner: LogScanner, begin: int, end: int) -> None:

@@ -43,18 +43,19 @@ class ProducerLog:
         self.table = ProducerTable()
         # How far the log is read, while it is recovered.
         self._recovered_to: int | None = 0
+        self._saved_to = -1
         # A snapshot of the master's, until this log reaches as far as it does: how far, and the bytes.
         self._expected: tuple[int, bytes] | None = None
 
     # -- recovery --------------------------------------------------------------------------------
 
-    def restore(self, undispatched_phy_offset: int) -> None:
-        """Read the snapshot, before the log is recovered; without one, what was dispatched before
-        `undispatched_phy_offset` has no sequences. StoreFormatError: it is damaged."""
+    def restore(self, undispatched_phy_offset: int, *, has_openings: bool) -> None:
+        """Read the snapshot, before the log is recovered. Without one, and if the store has no openings, what
+        was dispatched before `undispatched_phy_offset` has no sequences. StoreFormatError: it is damaged."""
         try:
             raw = self._files.read(self._path)
         except FileNotFoundError:
-            self._recovered_to = undispatched_phy_offset
+            self._recovered_to = 0 if has_openings else undispatched_phy_offset
             return
         try:
             self._recovered_to = restore_producers(self.table, raw)
@@ -77,9 +78,12 @@ class ProducerLog:
         """The log is recovered; from now on the table is kept up with it."""
         end = self._log.max_phy_offset
         if self._recovered_to is not None and self._recovered_to > end:
-            _log.warning("%s knows of more than the CommitLog, which ends at %d", self._path, end)
-            self.table.clear()
-            self._recovered_to = 0
+            raise StoreFormatError(
+                self._path,
+                f"it covers the CommitLog up to {self._recovered_to}, which ends at {end}; put the missing "
+                "files back. Without it, by removing it, producers whose messages are no longer in the "
+                "CommitLog are forgotten",
+            )
         self.read_log(scanner, end)
         self._recovered_to = None
         if self.table.producers:
@@ -100,17 +104,26 @@ class ProducerLog:
 
     def snapshot(self) -> ProducerSnapshot | None:
         """What is known of the log as it is now; None if there is nothing to be saved."""
-        if not self.table.producers and not self._files.exists(self._path):
-            return None
         end = self._log.max_phy_offset - self._log.incomplete_bytes
-        return ProducerSnapshot(self.table, end if self._recovered_to is None else self._recovered_to)
+        end = end if self._recovered_to is None else self._recovered_to
+        is_needed = bool(self.table.producers) or self._files.exists(self._path)
+        return ProducerSnapshot(self.table, end) if is_needed else None
 
-    def save_steps(self, snapshot: ProducerSnapshot, flush_steps: Callable[[], Steps[None]]) -> Steps[None]:
-        """Save it, on disk at the end; first the log, so that nothing is known that could get lost."""
+    def save_steps(self, flush_steps: Callable[[], Steps[None]]) -> Steps[bool]:
+        """Save what is known, on disk at the end; first the log, so that nothing is known that could get
+        lost. False: it is not saved, and the checkpoint must not cover it."""
+        if self._log.max_phy_offset == self._saved_to:
+            return True
+        snapshot = self.snapshot()
+        if snapshot is None:
+            return True
         if self._log.flushed_phy_offset < snapshot.phy_offset:
             yield from flush_steps()
-        if self._log.flushed_phy_offset >= snapshot.phy_offset:
-            yield lambda: self._write(snapshot)
+        if self._log.flushed_phy_offset < snapshot.phy_offset:
+            return False
+        yield lambda: self._write(snapshot)
+        self._saved_to = snapshot.phy_offset
+        return True
 
     def _write(self, snapshot: ProducerSnapshot) -> None:
         folder = self._path.parent
@@ -126,6 +139,10 @@ class ProducerLog:
         ProtocolError: it is no snapshot."""
         self._expected = snapshot_phy_offset(raw), raw
         self.reached()
+
+    def expect_none(self) -> None:
+        """The master is another one: what was expected of the last does not count."""
+        self._expected = None
 
     def reached(self) -> None:
         """The log has grown."""

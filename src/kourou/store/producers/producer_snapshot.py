@@ -6,8 +6,7 @@
     CRC-32 of all that   4 bytes, big-endian
 
 `phy_offset` is where the scan of the log begins: all records before it are in the snapshot. Records behind it
-may be, too: noting a sequence twice changes nothing. A snapshot that cannot be read, or that lies beyond the
-end of the log, is not used.
+may be, too: noting a sequence twice changes nothing.
 """
 
 from __future__ import annotations
@@ -106,6 +105,8 @@ def merge_producers(table: ProducerTable, raw: bytes) -> None:
     _note_producers(table, directory)
     for queue in directory.queues:
         for number, slot in zip(queue.producers, queue.slots, strict=True):
+            if directory.producers[number].id not in table.producers:
+                continue  # there are too many of them
             at = slot % BLOCK_SLOTS * SLOT_BYTES
             window = bytes(blocks[slot // BLOCK_SLOTS][at : at + SLOT_BYTES])
             table.merge_window(directory.producers[number].id, queue.topic, queue.queue_id, window)

@@ -27,6 +27,9 @@ from kourou.store.producers.sequence_windows import WINDOW, SequenceWindows, Sta
 
 ID_EXPIRY_MS: Final = 7 * 24 * 3_600_000
 MAX_PRODUCERS: Final = 100_000
+MAX_NAMES: Final = 100_000
+# 2026-01-01.
+_FIRST_EPOCH_MS: Final = 1_767_225_600_000
 # Removed at once when there are too many: finding the least recently used looks at all.
 _EVICTED_SHARE: Final = 100
 
@@ -73,6 +76,8 @@ class ProducerTable:
         self.slots: dict[str, dict[int, dict[str, int]]] = {}
         """Topic, queue_id, identity, slot. The compiled kernel looks here, so that only the present epoch of
         a producer may be in it."""
+        self.names = 0
+        """Producers with names, which neither expire nor count as too many."""
         self.expired = 0
         """Ids removed since they were not used."""
         self.evicted = 0
@@ -160,10 +165,13 @@ class ProducerTable:
         slot = self._slot(topic, queue_id, self.producers[producer_id].identity)
         self.windows.merge(slot, window)
 
-    def next_epoch(self, producer_id: str) -> int:
-        """The epoch of the next program that opens this id."""
+    def next_epoch(self, producer_id: str, now_ms: int) -> int:
+        """The epoch of the next program that opens this id: the time, so that it is another one where an
+        opening was lost; greater than the one before in any case. An id that is no name is opened once."""
+        if not producer_id.startswith(NAME_PREFIX):
+            return 0
         producer = self.producers.get(producer_id)
-        return 0 if producer is None else producer.epoch + 1
+        return max(now_ms - _FIRST_EPOCH_MS, 0 if producer is None else producer.epoch + 1)
 
     def note_opened(self, opening: ProducerOpening, now_ms: int) -> None:
         """A producer has been opened: programs with a lower epoch are fenced. An opening that is noted again,
@@ -172,7 +180,9 @@ class ProducerTable:
         producer = self.producers.get(producer_id)
         identity = identity_of(producer_id, epoch)
         if producer is None:
-            if len(self.producers) >= self.max_producers:
+            if producer_id.startswith(NAME_PREFIX):
+                self.names += 1
+            elif len(self.producers) - self.names >= self.max_producers:
                 self._evict()
             self.producers[producer_id] = Producer(epoch, now_ms, allows_gaps, identity)
         elif epoch > producer.epoch:
@@ -181,12 +191,6 @@ class ProducerTable:
                 if slot is not None:
                     of_queue[identity] = slot
             self.producers[producer_id] = Producer(epoch, now_ms, allows_gaps, identity)
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self.producers.clear()
-        self.slots.clear()
-        self.windows.load([], set())
 
     # -- removing --------------------------------------------------------------------------------
 

@@ -1,11 +1,12 @@
 """SequenceWindows: for each producer and queue, which of the last 1,024 sequences are stored.
 
-A window is a slot of 25 words of 64 bits in a block, so that 160,000 of them fit in 32 MB and the compiled
+A window is a slot of 26 words of 64 bits in a block, so that 160,000 of them fit in 33 MB and the compiled
 kernel can use them in place:
 
     next        1 + the highest sequence; 0: none yet
     used_ms     when a message was last stored
-    run         the last run that changed the window
+    run         the last run that changed the window; 0: none since the start
+    last        a phy_offset at or before the record of the highest sequence
     seen[16]    a bit for each of the last 1,024 sequences, at sequence % 1,024
     marks[3]    for sequences in ranges of 512: 1 + the range, and a phy_offset at or before the first record
                 of that range; two words each
@@ -25,10 +26,12 @@ from typing import Final
 
 from kourou.protocol import layout
 from kourou.protocol.layout import WINDOW_FIRST_MARK as _MARKS
+from kourou.protocol.layout import WINDOW_LAST as _LAST
 from kourou.protocol.layout import WINDOW_NEXT as _NEXT
 from kourou.protocol.layout import WINDOW_RUN as _RUN
 from kourou.protocol.layout import WINDOW_SEEN as _SEEN
 from kourou.protocol.layout import WINDOW_USED_MS as _USED_MS
+from kourou.protocol.producer_sequence import MAX_SEQUENCE
 
 WINDOW: Final = layout.WINDOW_SEQUENCES
 """Sequences that are remembered."""
@@ -61,6 +64,8 @@ class SequenceWindows:
         self.blocks: list[bytearray] = []
         self._words: list[memoryview] = []
         self._free: list[int] = []
+        self.taken_back = 0
+        """Commit cycles that could not be written."""
         self.run = 1
         """What is noted from now on belongs to this run."""
         self.undo: list[tuple[int, bytes]] = []
@@ -92,6 +97,9 @@ class SequenceWindows:
         self.blocks, self._words, self.undo = [], [], []
         for block in blocks:
             self._add_block(block)
+            words = self._words[-1]
+            for at in range(0, len(words), SLOT_WORDS):
+                words[at + _RUN] = 0
         self._free = [slot for slot in range(len(blocks) * BLOCK_SLOTS) if slot not in used_slots]
 
     def written_blocks(self) -> list[bytearray]:
@@ -130,6 +138,7 @@ class SequenceWindows:
         """Nothing that was noted since the last `keep` is written: every window is what it was."""
         self.rewind(0)
         self.keep()
+        self.taken_back += 1
 
     # -- one window ------------------------------------------------------------------------------
 
@@ -160,7 +169,7 @@ class SequenceWindows:
         after = words[at + _NEXT]
         if sequence >= after:
             self._clear(words, at, after, sequence)
-            words[at + _NEXT] = sequence + 1
+            words[at + _NEXT], words[at + _LAST] = sequence + 1, phy_offset
         elif sequence < after - WINDOW:
             return
         bit = sequence % WINDOW
@@ -177,13 +186,13 @@ class SequenceWindows:
         `note` has to."""
         words, at = self._words[slot // BLOCK_SLOTS], slot % BLOCK_SLOTS * SLOT_WORDS
         sequence = words[at + _NEXT]
-        if text != str(sequence):
+        if text != str(sequence) or sequence > MAX_SEQUENCE:
             return False
         if words[at + _RUN] != self.run:
             begin = at * 8
             self.undo.append((slot, bytes(self.blocks[slot // BLOCK_SLOTS][begin : begin + SLOT_BYTES])))
             words[at + _RUN] = self.run
-        words[at + _NEXT] = sequence + 1
+        words[at + _NEXT], words[at + _LAST] = sequence + 1, phy_offset
         words[at + _USED_MS] = now_ms
         bit = sequence % WINDOW
         seen = at + _SEEN + bit // _WORD_BITS
@@ -217,6 +226,7 @@ class SequenceWindows:
             if theirs[_SEEN + bit // _WORD_BITS] >> bit % _WORD_BITS & 1:
                 words[at + _SEEN + bit // _WORD_BITS] |= 1 << bit % _WORD_BITS
         words[at + _USED_MS] = max(words[at + _USED_MS], theirs[_USED_MS])
+        words[at + _RUN] = 0
         for i in range(_MARKS, SLOT_WORDS, 2):
             ours, their = words[at + i], theirs[i]
             if their > ours or (their == ours and theirs[i + 1] < words[at + i + 1]):
@@ -235,6 +245,8 @@ class SequenceWindows:
     def search_from(self, slot: int, sequence: int) -> int | None:
         """The phy_offset at or behind which the message with this sequence lies; None if not known."""
         words, at = self._at(slot)
+        if sequence == words[at + _NEXT] - 1:
+            return words[at + _LAST]
         number = sequence // MARK_RANGE
         mark = at + _MARKS + number % MARKS * 2
         return words[mark + 1] if words[mark] == number + 1 else None

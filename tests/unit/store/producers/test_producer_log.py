@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kourou.errors import StoreFormatError
 from kourou.protocol.producer_sequence import ProducerOpening, format_opening, parse_sequence
 from kourou.protocol.record import decode_records
+from kourou.store.delay_levels import SCHEDULE_TOPIC
 from kourou.store.message_store import MessageStore
 from kourou.store.producers.producer_table import Ruling
 from kourou.testing.store_check import assert_store_ok
@@ -21,9 +22,9 @@ IDS = ("@loader", "0123456789abcdef")
 
 def open_producer(store: MessageStore, producer_id: str) -> None:
     table = store.producers.table
-    opening = ProducerOpening(producer_id, table.next_epoch(producer_id), allows_gaps=False)
+    opening = ProducerOpening(producer_id, table.next_epoch(producer_id, 0), allows_gaps=False)
     table.note_opened(opening, 0)
-    put(store, b"", "openings", properties=f"__KOUROU_SEQ\x01{format_opening(opening)}\x02")
+    put(store, b"", "rmq_sys_kourou_producers", properties=f"__KOUROU_SEQ\x01{format_opening(opening)}\x02")
 
 
 def send(store: MessageStore, producer_id: str, queue_id: int = 0, *, waits: bool = False) -> bool:
@@ -35,14 +36,14 @@ def send(store: MessageStore, producer_id: str, queue_id: int = 0, *, waits: boo
     table.note(parse_sequence(value), "orders", queue_id, store.appender.end_phy_offset, 0)
     if waits:
         properties += f"REAL_TOPIC\x01orders\x02REAL_QID\x01{queue_id}\x02"
-        return put(store, b"x" * 40, "waiting", 3, properties=properties).status.is_stored
+        return put(store, b"x" * 40, SCHEDULE_TOPIC, 3, properties=properties).status.is_stored
     return put(store, b"x" * 40, "orders", queue_id, properties=properties).status.is_stored
 
 
 def in_log(store: MessageStore) -> set[tuple[str, int, int]]:
     """Producer, queue and sequence of all messages."""
     found = set()
-    for topic, queue_id in (("orders", 0), ("orders", 1), ("waiting", 3)):
+    for topic, queue_id in (("orders", 0), ("orders", 1), (SCHEDULE_TOPIC, 3)):
         for message in read_queue(store, topic, queue_id):
             sent = parse_sequence(message.properties["__KOUROU_SEQ"])
             real = int(message.properties.get("REAL_QID", queue_id))
@@ -130,25 +131,66 @@ def test_what_is_no_longer_in_the_log_is_in_the_snapshot(tmp_path: Path) -> None
         assert known(store) == before
 
 
-def test_a_snapshot_that_knows_more_than_the_log_is_not_used(tmp_path: Path) -> None:
+def test_a_snapshot_that_knows_more_than_the_log_stops_the_start(tmp_path: Path) -> None:
+    path = "config/kourouProducers"
     with StoreKit(tmp_path / "store") as kit:
         store = kit.open()
         open_producer(store, IDS[0])
         send(store, IDS[0])
         store.close()
-        raw = (tmp_path / "store/config/kourouProducers").read_bytes()
-        store = kit.open()
-        send(store, IDS[0])
-        store.close()
-        newer = (tmp_path / "store/config/kourouProducers").read_bytes()
     with StoreKit(tmp_path / "other") as kit:
         store = kit.open()
         open_producer(store, IDS[1])
         store.close()
-        (tmp_path / "other/config/kourouProducers").write_bytes(newer)
+        (tmp_path / "other" / path).write_bytes((tmp_path / "store" / path).read_bytes())
+        with pytest.raises(StoreFormatError, match="covers the CommitLog up to"):
+            kit.open()
+
+
+def test_without_its_snapshot_a_store_with_openings_is_read_from_the_beginning(tmp_path: Path) -> None:
+    with StoreKit(tmp_path / "store") as kit:
         store = kit.open()
-        assert set(store.producers.table.producers) == {IDS[1]}
-    assert raw != newer
+        open_producer(store, IDS[0])
+        send(store, IDS[0])
+        before = known(store)
+        store.close()
+        (tmp_path / "store/config/kourouProducers").unlink()
+        assert known(kit.open()) == before
+
+
+def test_places_that_a_client_invents_do_not_count(tmp_path: Path) -> None:
+    with StoreKit(tmp_path / "store") as kit:
+        store = kit.open()
+        open_producer(store, IDS[0])
+        identity = store.producers.table.producers[IDS[0]].identity
+        invented = f"REAL_TOPIC\x01Other\x02REAL_QID\x01{'9' * 30}\x02"
+        put(store, b"", "orders", 0, properties=f"__KOUROU_SEQ\x01{identity}:0\x02{invented}")
+        put(store, b"", "orders", 1, properties="__KOUROU_SEQ\x01@forged:7:open\x02")
+        put(store, b"", SCHEDULE_TOPIC, 1, properties=f"__KOUROU_SEQ\x01{identity}:1\x02{invented}")
+        store = kit.kill(store)
+        assert store.flush_derived(thorough=True)
+        assert known(store) == {(IDS[0], 0, 0)}
+        assert set(store.producers.table.producers) == {IDS[0]}
+
+
+def test_damaged_records_do_not_keep_a_store_from_opening(tmp_path: Path) -> None:
+    with StoreKit(tmp_path / "store") as kit:
+        store = kit.open()
+        open_producer(store, IDS[0])
+        begin = store.max_phy_offset
+        for _ in range(3):
+            send(store, IDS[0])
+        size = (store.max_phy_offset - begin) // 3
+        store.flush()
+        store.abandon()
+        path = tmp_path / "store/commitlog/00000000000000000000"
+        whole = path.read_bytes()
+        for position in range(begin + size, begin + 2 * size):
+            damaged = bytearray(whole)
+            damaged[position] ^= 0x41
+            path.write_bytes(damaged)
+            kit.open().abandon()
+        kit.is_checked = False
 
 
 def test_a_damaged_snapshot_stops_the_start(tmp_path: Path) -> None:

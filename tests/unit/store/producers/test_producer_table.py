@@ -85,7 +85,9 @@ def test_unknown_ids_zombies_and_forged_epochs() -> None:
     store(table, "@loader", 0)
     assert ruling(table, "@other", 0, 0) is Ruling.UNKNOWN_PRODUCER
     assert ruling(table, "@loader", 1, 1) is Ruling.UNKNOWN_EPOCH
-    assert table.next_epoch("@loader") == 1
+    assert table.next_epoch("@loader", 0) == 1
+    assert table.next_epoch("@loader", 1_800_000_000_000) > 10**10
+    assert table.next_epoch("0123456789abcdef", 1_800_000_000_000) == 0
     table.note_opened(ProducerOpening("@loader", 1, True), 5)
     assert ruling(table, "@loader", 0, 1) is Ruling.FENCED
     # A new program goes on where the old one was, and repeats nothing.
@@ -115,7 +117,7 @@ def test_what_a_name_stored_in_a_topic_that_is_gone_expires() -> None:
 
 
 def test_the_least_recently_used_id_makes_room() -> None:
-    table = opened("a", "b", "@name", max_producers=3)
+    table = opened("a", "b", "@name", max_producers=2)
     store(table, "a", 0, now_ms=50)
     table.note_opened(ProducerOpening("c", 0, False), 60)
     assert (set(table.producers), table.evicted) == ({"a", "@name", "c"}, 1)
@@ -169,3 +171,24 @@ def test_a_damaged_snapshot_is_refused_whole(damage: Callable[[bytes], bytes]) -
     with pytest.raises(ProtocolError, match="kourouProducers"):
         restore_producers(table, damage(raw))
     assert len(table) == 0
+
+
+def test_a_merge_with_more_producers_than_fit() -> None:
+    table, small = filled(), opened("x", "y", max_producers=2)
+    merge_producers(small, ProducerSnapshot(table, 0).encode())
+    assert small.last_sequences("@loader", TOPIC) == {0: WINDOW - 1}
+    assert len(small) == 3
+
+
+def test_what_a_restored_window_notes_can_be_taken_back() -> None:
+    """Numbers of runs begin anew with each process."""
+    table, again = filled(), ProducerTable()
+    for _ in range(50):
+        table.windows.begin_run()
+    table.note(sent("@loader", 0, WINDOW), TOPIC, 0, 0, 0)
+    table.windows.keep()
+    restore_producers(again, ProducerSnapshot(table, 0).encode())
+    for run in range(200):
+        again.note(sent("@loader", 0, WINDOW + 1), TOPIC, 0, 0, 0)
+        again.windows.take_back()
+        assert again.last_sequences("@loader", TOPIC) == {0: WINDOW}, run
