@@ -307,7 +307,7 @@ async def test_no_more_than_a_thousand_sends_of_a_queue_are_ahead_of_an_undecide
 
 async def test_a_send_that_never_gets_room_says_why() -> None:
     async with opened(silent) as broker:
-        async with producing(broker.address, idempotent=True, send_timeout_ms=20_000) as producer:
+        async with producing(broker.address, idempotent=True, send_timeout_ms=2_000) as producer:
             sends = [producer.send_nowait(Message(TOPIC, b"x"), queue=QUEUE) for _ in range(1_000)]
             with pytest.raises(SendFailedError, match="too many sends before it are undecided") as caught:
                 await producer.send(Message(TOPIC, b"x"), queue=QUEUE, timeout_ms=200)
@@ -357,7 +357,7 @@ async def test_a_cluster_of_both_kinds_gets_both_kinds_of_sends() -> None:
             count = len(other.values)
             for _ in range(2):
                 await producer.send(Message(TOPIC, b"x"))
-            assert other.values[count:] == [None] * 2
+            assert set(other.values[count:]) == {None}
 
 
 async def test_a_broker_that_is_upgraded_gets_sequences_after_its_restart() -> None:
