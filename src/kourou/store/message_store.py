@@ -315,9 +315,9 @@ class MessageStore:
         try:
             batch = self.appender.write_cycle()
         except PutFailedError:
-            self.producers.not_written()
+            self.producers.cycle_failed()
             raise
-        self.producers.written()
+        self.producers.cycle_written()
         return batch
 
     def publish(self, batch: PutBatch) -> Iterable[ConsumeQueue]:

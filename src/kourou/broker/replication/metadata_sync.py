@@ -135,7 +135,7 @@ class MetadataSync:
             if error.code not in (ResponseCode.QUERY_NOT_FOUND, ResponseCode.REQUEST_CODE_NOT_SUPPORTED):
                 raise
         else:
-            self._producers.expect(answer.body or b"")
+            self._producers.expect_snapshot(answer.body or b"")
         self._producers_from = address
 
     async def _follow_delays(self, address: str) -> None:

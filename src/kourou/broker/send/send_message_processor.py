@@ -233,11 +233,11 @@ class SendMessageProcessor(SendHandler):
             self._put_one(request, header, target, topic, queue_id, without_sequence(properties))
         elif header.queue_id < 0:
             raise _unnamed_queue()
-        elif not is_special and gate.take_next(sequence, topic, queue_id):
+        elif not is_special and gate.note_if_next(sequence, topic, queue_id):
             try:
                 self._put_plain(request, header, target, topic, queue_id, sent)
             except BaseException:
-                gate.give_back()
+                gate.undo_note()
                 raise
         else:
             put: Callable[[], None] = partial(self._put_plain, request, header, target, topic, queue_id, sent)

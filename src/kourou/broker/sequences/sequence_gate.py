@@ -21,7 +21,7 @@ from kourou.protocol.codes import ResponseCode
 from kourou.protocol.message import MessageExt
 from kourou.protocol.producer_sequence import MAX_IN_FLIGHT, ProducerSequence, parse_sequence
 from kourou.store.log.put_status import PutStatus
-from kourou.store.producers.producer_table import ProducerTable, Ruling
+from kourou.store.producers.producer_table import ProducerTable, SequenceRuling
 from kourou.transport.dispatcher import run_request
 
 if TYPE_CHECKING:
@@ -35,25 +35,25 @@ if TYPE_CHECKING:
 _ATTEMPTS: Final = 3
 _LOOK_S: Final = 0.1
 _REFUSALS: Final = {
-    Ruling.UNKNOWN_PRODUCER: (
+    SequenceRuling.UNKNOWN_PRODUCER: (
         ResponseCode.KOUROU_UNKNOWN_PRODUCER,
         "producer {id} is not known: it was not opened on this broker, or has expired; open it again",
     ),
-    Ruling.FENCED: (
+    SequenceRuling.FENCED: (
         ResponseCode.KOUROU_PRODUCER_FENCED,
         "producer {id}, epoch {epoch}: a newer program has opened this name, with epoch {current}; "
         "end one of the two, or give it another name",
     ),
-    Ruling.UNKNOWN_EPOCH: (
+    SequenceRuling.UNKNOWN_EPOCH: (
         ResponseCode.KOUROU_UNKNOWN_EPOCH,
         "producer {id}: it was never opened with epoch {epoch}, the present one is {current}",
     ),
-    Ruling.TOO_OLD: (
+    SequenceRuling.TOO_OLD: (
         ResponseCode.KOUROU_SEQUENCE_TOO_OLD,
         "producer {id}, {topic}, queue {queue_id}: sequence {sequence} is more than {window} behind the "
         "highest; whether it is stored is no longer known",
     ),
-    Ruling.JUMP: (
+    SequenceRuling.JUMP: (
         ResponseCode.KOUROU_SEQUENCE_JUMP,
         "producer {id}, {topic}, queue {queue_id}: sequence {sequence} is more than {window} ahead of the "
         "highest that is stored; messages in between are missing",
@@ -78,7 +78,7 @@ class SequenceGate:
         self._table = table
         self._slots = table.slots
         self._windows = table.windows
-        self.give_back = table.windows.give_back
+        self.undo_note = table.windows.undo_note
         self._originals = originals
         self._appender = appender
         self._dispatcher = dispatcher
@@ -86,9 +86,9 @@ class SequenceGate:
         self._cycles = cycles
         self._requests = requests
 
-    def take_next(self, value: str, topic: str, queue_id: int) -> bool:
+    def note_if_next(self, value: str, topic: str, queue_id: int) -> bool:
         """Note the message with this property, if it is simply the next of its producer; False: `put_once`
-        decides. If it is not put after all, `give_back`."""
+        decides. If it is not put after all, `undo_note`."""
         identity, _, text = value.rpartition(":")
         queues = self._slots.get(topic)
         of_queue = None if queues is None else queues.get(queue_id)
@@ -96,7 +96,7 @@ class SequenceGate:
         if slot is None:
             return False
         appender = self._appender
-        return self._windows.take_next(slot, text, appender.end_phy_offset, appender.cycle_ms)
+        return self._windows.note_if_next(slot, text, appender.end_phy_offset, appender.cycle_ms)
 
     def put_once(
         self,
@@ -127,9 +127,9 @@ class SequenceGate:
     def is_new(self, sent: ProducerSequence, topic: str, queue_id: int) -> bool:
         """Whether a message is to be stored; else it is a repeat. RequestError: neither."""
         ruling = self._table.rule(sent, topic, queue_id)
-        if ruling is Ruling.STORE:
+        if ruling is SequenceRuling.STORE:
             return True
-        if ruling is Ruling.REPEAT:
+        if ruling is SequenceRuling.REPEAT:
             return False
         raise self._refusal(ruling, sent, topic, queue_id)
 
@@ -148,7 +148,9 @@ class SequenceGate:
         """What was noted since `begin` is not put."""
         self._table.windows.rewind(undo_count)
 
-    def _refusal(self, ruling: Ruling, sent: ProducerSequence, topic: str, queue_id: int) -> RequestError:
+    def _refusal(
+        self, ruling: SequenceRuling, sent: ProducerSequence, topic: str, queue_id: int
+    ) -> RequestError:
         code, text = _REFUSALS[ruling]
         producer = self._table.producers.get(sent.producer_id)
         return RequestError(

@@ -68,7 +68,7 @@ class SequencedBatch:
                 identity, _, text = value.rpartition(":")
                 if text.isdecimal():
                     sequences.setdefault(identity, []).append(int(text))
-                if not gate.take_next(value, topic, queue_id):
+                if not gate.note_if_next(value, topic, queue_id):
                     sent = read_sequence(value)
                     if not gate.is_new(sent, topic, queue_id):
                         repeated.append(sent)

@@ -91,12 +91,12 @@ class ProducerLog:
 
     # -- commit cycles ---------------------------------------------------------------------------
 
-    def written(self) -> None:
+    def cycle_written(self) -> None:
         """The commit cycle is written."""
         if self.table.windows.undo:
             self.table.windows.keep()
 
-    def not_written(self) -> None:
+    def cycle_failed(self) -> None:
         """The commit cycle could not be written: nothing of it counts."""
         self.table.windows.take_back()
 
@@ -134,17 +134,17 @@ class ProducerLog:
 
     # -- slaves ----------------------------------------------------------------------------------
 
-    def expect(self, raw: bytes) -> None:
+    def expect_snapshot(self, raw: bytes) -> None:
         """Add what the master's table knows, as soon as this log has all that it is derived from.
         ProtocolError: it is no snapshot."""
         self._expected = snapshot_phy_offset(raw), raw
-        self.reached()
+        self.log_grown()
 
     def expect_none(self) -> None:
         """The master is another one: what was expected of the last does not count."""
         self._expected = None
 
-    def reached(self) -> None:
+    def log_grown(self) -> None:
         """The log has grown."""
         if self._expected is not None and self._expected[0] <= self._log.max_phy_offset:
             (_, raw), self._expected = self._expected, None

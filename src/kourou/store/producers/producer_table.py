@@ -34,7 +34,7 @@ _FIRST_EPOCH_MS: Final = 1_767_225_600_000
 _EVICTED_SHARE: Final = 100
 
 
-class Ruling(enum.Enum):
+class SequenceRuling(enum.Enum):
     """What becomes of a message of an idempotent producer."""
 
     STORE = "store"
@@ -90,24 +90,28 @@ class ProducerTable:
 
     # -- sends -----------------------------------------------------------------------------------
 
-    def rule(self, sent: ProducerSequence, topic: str, queue_id: int) -> Ruling:
+    def rule(self, sent: ProducerSequence, topic: str, queue_id: int) -> SequenceRuling:
         """What becomes of a message. Nothing is noted."""
         producer = self.producers.get(sent.producer_id)
         if producer is None:
-            return Ruling.UNKNOWN_PRODUCER
+            return SequenceRuling.UNKNOWN_PRODUCER
         if sent.epoch != producer.epoch:
-            return Ruling.FENCED if sent.epoch < producer.epoch else Ruling.UNKNOWN_EPOCH
+            return SequenceRuling.FENCED if sent.epoch < producer.epoch else SequenceRuling.UNKNOWN_EPOCH
         slot = self._find(topic, queue_id, sent.identity)
         if slot is None:
-            return Ruling.STORE if sent.sequence < WINDOW or producer.allows_gaps else Ruling.JUMP
+            return (
+                SequenceRuling.STORE
+                if sent.sequence < WINDOW or producer.allows_gaps
+                else SequenceRuling.JUMP
+            )
         standing = self.windows.standing(slot, sent.sequence)
         if standing is Standing.STORED:
-            return Ruling.REPEAT
+            return SequenceRuling.REPEAT
         if standing is Standing.TOO_OLD:
-            return Ruling.TOO_OLD
+            return SequenceRuling.TOO_OLD
         if sent.sequence - self.windows.high(slot) > WINDOW and not producer.allows_gaps:
-            return Ruling.JUMP
-        return Ruling.STORE
+            return SequenceRuling.JUMP
+        return SequenceRuling.STORE
 
     def note(self, sent: ProducerSequence, topic: str, queue_id: int, phy_offset: int, now_ms: int) -> None:
         """A message that may be stored is put, at `phy_offset` or behind it."""

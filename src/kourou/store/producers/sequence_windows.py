@@ -70,7 +70,7 @@ class SequenceWindows:
         """What is noted from now on belongs to this run."""
         self.undo: list[tuple[int, bytes]] = []
         """Slots, and their contents before a run of the commit cycle that is not written yet."""
-        # Of what `take_next` took last: words, where the window begins, one of its words and that before.
+        # Of what `note_if_next` took last: words, where the window begins, one of its words and that before.
         self._taken: tuple[memoryview, int, int, int] = memoryview(b""), 0, 0, 0
 
     def add(self) -> int:
@@ -181,7 +181,7 @@ class SequenceWindows:
         if words[mark] < number + 1 or (words[mark] == number + 1 and phy_offset < words[mark + 1]):
             words[mark], words[mark + 1] = number + 1, phy_offset
 
-    def take_next(self, slot: int, text: str, phy_offset: int, now_ms: int) -> bool:
+    def note_if_next(self, slot: int, text: str, phy_offset: int, now_ms: int) -> bool:
         """Note the sequence that `text` stands for, if it is 1 + the highest, as nearly all are; False:
         `note` has to."""
         words, at = self._words[slot // BLOCK_SLOTS], slot % BLOCK_SLOTS * SLOT_WORDS
@@ -205,8 +205,8 @@ class SequenceWindows:
             words[mark], words[mark + 1] = number + 1, phy_offset
         return True
 
-    def give_back(self) -> None:
-        """What `take_next` took last is not put."""
+    def undo_note(self) -> None:
+        """What `note_if_next` took last is not put."""
         words, at, seen, before = self._taken
         words[at + _NEXT] -= 1
         words[seen] = before

@@ -107,7 +107,7 @@ class ReplicaLog:
                 pass
         finally:
             self._log.incomplete_bytes = self._log.max_phy_offset - self._dispatched
-            self._producers.reached()
+            self._producers.log_grown()
             if grown:
                 self._dispatcher.arrived(grown)
 

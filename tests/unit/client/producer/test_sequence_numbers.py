@@ -9,7 +9,7 @@ import pytest
 from kourou.client.producer.sequence_numbers import MAX_AHEAD, Numbered, QueueNumbers, Room, Session
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.producer_sequence import MAX_IN_FLIGHT, ProducerOpening, ProducerSequence
-from kourou.store.producers.producer_table import ProducerTable, Ruling
+from kourou.store.producers.producer_table import ProducerTable, SequenceRuling
 
 QUEUE = MessageQueue("T", "broker-a", 3)
 
@@ -72,7 +72,7 @@ def test_a_broker_takes_whatever_is_given_out_and_recognises_every_repeat(seed: 
         if numbers.room(count) is Room.FREE:
             first = numbers.take(count)
             undecided[first] = count
-            assert table.rule(sent(first), "T", 0) is Ruling.STORE, first
+            assert table.rule(sent(first), "T", 0) is SequenceRuling.STORE, first
         elif not undecided:
             assert numbers.room(count) is Room.RENEW and lost
             return
@@ -82,10 +82,10 @@ def test_a_broker_takes_whatever_is_given_out_and_recognises_every_repeat(seed: 
             is_stored = chance.random() >= lost
             for sequence in range(first, first + count):
                 # Each entry of a batch is checked by itself, in order.
-                assert table.rule(sent(sequence), "T", 0) in (Ruling.STORE, Ruling.REPEAT)
+                assert table.rule(sent(sequence), "T", 0) in (SequenceRuling.STORE, SequenceRuling.REPEAT)
                 if is_stored:
                     table.note(sent(sequence), "T", 0, phy_offset, 0)
-                    assert table.rule(sent(sequence), "T", 0) is Ruling.REPEAT
+                    assert table.rule(sent(sequence), "T", 0) is SequenceRuling.REPEAT
             numbers.settle(first, is_stored=is_stored)
 
 

@@ -13,7 +13,7 @@ from kourou.protocol.producer_sequence import ProducerOpening, format_opening, p
 from kourou.protocol.record import decode_records
 from kourou.store.delay_levels import SCHEDULE_TOPIC
 from kourou.store.message_store import MessageStore
-from kourou.store.producers.producer_table import Ruling
+from kourou.store.producers.producer_table import SequenceRuling
 from kourou.testing.store_check import assert_store_ok
 from tests.unit.store.message_stores import StoreKit, faulty, put, read_queue
 
@@ -59,7 +59,8 @@ def known(store: MessageStore) -> set[tuple[str, int, int]]:
         for producer_id, producer in table.producers.items()
         for queue_id in (0, 1)
         for sequence in range(200)
-        if table.rule(parse_sequence(f"{producer.identity}:{sequence}"), "orders", queue_id) is Ruling.REPEAT
+        if table.rule(parse_sequence(f"{producer.identity}:{sequence}"), "orders", queue_id)
+        is SequenceRuling.REPEAT
     }
 
 

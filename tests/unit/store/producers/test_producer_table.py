@@ -14,7 +14,7 @@ from kourou.store.producers.producer_snapshot import (
     restore_producers,
     snapshot_phy_offset,
 )
-from kourou.store.producers.producer_table import ProducerTable, Ruling
+from kourou.store.producers.producer_table import ProducerTable, SequenceRuling
 from kourou.store.producers.sequence_windows import WINDOW
 
 TOPIC = "orders"
@@ -31,7 +31,9 @@ def sent(producer_id: str, epoch: int, sequence: int) -> ProducerSequence:
     return ProducerSequence(identity_of(producer_id, epoch), producer_id, epoch, sequence)
 
 
-def ruling(table: ProducerTable, producer_id: str, epoch: int, sequence: int, queue_id: int = 0) -> Ruling:
+def ruling(
+    table: ProducerTable, producer_id: str, epoch: int, sequence: int, queue_id: int = 0
+) -> SequenceRuling:
     return table.rule(sent(producer_id, epoch, sequence), TOPIC, queue_id)
 
 
@@ -39,7 +41,7 @@ def store(
     table: ProducerTable, producer_id: str, *sequences: int, queue_id: int = 0, now_ms: int = 0
 ) -> None:
     for sequence in sequences:
-        assert ruling(table, producer_id, 0, sequence, queue_id=queue_id) is Ruling.STORE
+        assert ruling(table, producer_id, 0, sequence, queue_id=queue_id) is SequenceRuling.STORE
         table.note(sent(producer_id, 0, sequence), TOPIC, queue_id, 10 * sequence, now_ms)
         table.windows.keep()
 
@@ -47,8 +49,8 @@ def store(
 def test_new_late_and_repeated_messages() -> None:
     table = opened("p")
     store(table, "p", 0, 2, 1)
-    assert ruling(table, "p", 0, 2) is Ruling.REPEAT
-    assert ruling(table, "p", 0, 2, queue_id=1) is Ruling.STORE  # another queue
+    assert ruling(table, "p", 0, 2) is SequenceRuling.REPEAT
+    assert ruling(table, "p", 0, 2, queue_id=1) is SequenceRuling.STORE  # another queue
     assert table.last_sequences("p", TOPIC) == {0: 2}
     assert table.search_from(sent("p", 0, 1), TOPIC, 0) == 0
 
@@ -59,42 +61,42 @@ def test_a_message_that_could_not_be_written_is_new_again() -> None:
     table.note(sent("p", 0, 5_000), TOPIC, 0, 10, 0)
     table.note(sent("p", 0, 7), TOPIC, 1, 20, 0)
     table.windows.take_back()
-    assert ruling(table, "p", 0, 5_000) is Ruling.STORE
-    assert ruling(table, "p", 0, 0) is Ruling.REPEAT
+    assert ruling(table, "p", 0, 5_000) is SequenceRuling.STORE
+    assert ruling(table, "p", 0, 0) is SequenceRuling.REPEAT
     assert table.last_sequences("p", TOPIC) == {0: 0}
 
 
 def test_below_the_window_nothing_is_swallowed() -> None:
     table = opened("p")
     store(table, "p", 0, WINDOW, 2 * WINDOW)
-    assert ruling(table, "p", 0, WINDOW) is Ruling.TOO_OLD
-    assert ruling(table, "p", 0, WINDOW + 1) is Ruling.STORE
+    assert ruling(table, "p", 0, WINDOW) is SequenceRuling.TOO_OLD
+    assert ruling(table, "p", 0, WINDOW + 1) is SequenceRuling.STORE
 
 
 def test_jumps_are_for_producers_that_number_themselves() -> None:
     table = opened("p")
-    assert ruling(table, "p", 0, WINDOW) is Ruling.JUMP
+    assert ruling(table, "p", 0, WINDOW) is SequenceRuling.JUMP
     store(table, "p", 0)
-    assert ruling(table, "p", 0, WINDOW) is Ruling.STORE
-    assert ruling(table, "p", 0, WINDOW + 1) is Ruling.JUMP
-    assert ruling(opened("p", allows_gaps=True), "p", 0, 10**12) is Ruling.STORE
+    assert ruling(table, "p", 0, WINDOW) is SequenceRuling.STORE
+    assert ruling(table, "p", 0, WINDOW + 1) is SequenceRuling.JUMP
+    assert ruling(opened("p", allows_gaps=True), "p", 0, 10**12) is SequenceRuling.STORE
 
 
 def test_unknown_ids_zombies_and_forged_epochs() -> None:
     table = opened("@loader")
     store(table, "@loader", 0)
-    assert ruling(table, "@other", 0, 0) is Ruling.UNKNOWN_PRODUCER
-    assert ruling(table, "@loader", 1, 1) is Ruling.UNKNOWN_EPOCH
+    assert ruling(table, "@other", 0, 0) is SequenceRuling.UNKNOWN_PRODUCER
+    assert ruling(table, "@loader", 1, 1) is SequenceRuling.UNKNOWN_EPOCH
     assert table.next_epoch("@loader", 0) == 1
     assert table.next_epoch("@loader", 1_800_000_000_000) > 10**10
     assert table.next_epoch("0123456789abcdef", 1_800_000_000_000) == 0
     table.note_opened(ProducerOpening("@loader", 1, True), 5)
-    assert ruling(table, "@loader", 0, 1) is Ruling.FENCED
+    assert ruling(table, "@loader", 0, 1) is SequenceRuling.FENCED
     # A new program goes on where the old one was, and repeats nothing.
-    assert ruling(table, "@loader", 1, 0) is Ruling.REPEAT
+    assert ruling(table, "@loader", 1, 0) is SequenceRuling.REPEAT
     assert table.last_sequences("@loader", TOPIC) == {0: 0}
     table.note_opened(ProducerOpening("@loader", 0, False), 9)  # an old record, read again
-    assert ruling(table, "@loader", 1, 1) is Ruling.STORE
+    assert ruling(table, "@loader", 1, 1) is SequenceRuling.STORE
 
 
 def test_ids_expire_and_names_do_not() -> None:
@@ -103,7 +105,7 @@ def test_ids_expire_and_names_do_not() -> None:
     assert table.expire(110, {TOPIC}) == 1  # b: opened at 1, never used
     assert (set(table.producers), table.expired) == ({"a", "@name"}, 1)
     assert table.expire(200, {TOPIC}) == 1
-    assert ruling(table, "a", 0, 1) is Ruling.UNKNOWN_PRODUCER
+    assert ruling(table, "a", 0, 1) is SequenceRuling.UNKNOWN_PRODUCER
     assert table.last_sequences("a", TOPIC) == {}
 
 
@@ -126,8 +128,8 @@ def test_the_least_recently_used_id_makes_room() -> None:
 def test_a_message_whose_opening_is_gone_from_the_log() -> None:
     table = ProducerTable()
     table.note_stored(sent("p", 3, 5_000), TOPIC, 0, 7, 0)
-    assert ruling(table, "p", 3, 5_000) is Ruling.REPEAT
-    assert ruling(table, "p", 2, 5_001) is Ruling.FENCED
+    assert ruling(table, "p", 3, 5_000) is SequenceRuling.REPEAT
+    assert ruling(table, "p", 2, 5_001) is SequenceRuling.FENCED
 
 
 def filled() -> ProducerTable:
@@ -154,7 +156,7 @@ def test_a_snapshot_has_everything(is_merged: bool) -> None:
             one = sent(producer_id, 0, sequence)
             assert again.search_from(one, TOPIC, queue_id) == table.search_from(one, TOPIC, queue_id)
     store(again, "p", 0, queue_id=9)
-    assert ruling(again, "p", 0, 5_000, queue_id=2) is Ruling.REPEAT
+    assert ruling(again, "p", 0, 5_000, queue_id=2) is SequenceRuling.REPEAT
 
 
 def test_a_snapshot_leaves_out_what_is_not_written() -> None:
