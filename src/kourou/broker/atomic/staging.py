@@ -5,6 +5,7 @@ Topics, permissions, admission checks and hooks are those of a send, at the time
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.delay.delayed_messages import is_delayed
@@ -88,7 +89,11 @@ class StagingChecks:
                 f"{target.queue_nums} queues",
             )
         entries = split_batch(group.entries)
-        checked = [self._entry(group.topic, entry) for entry in entries]
+        checked = entries
+        # Searched in all messages at once: most have none of these names.
+        if any(name in group.entries for name in _NOTED):
+            checked = [_checked_entry(group.topic, entry) for entry in entries]
+        self._check_sizes(group.topic, checked)
         context = SendContext(
             group.topic,
             group.queue_id,
@@ -106,33 +111,31 @@ class StagingChecks:
             group.queue_id,
             group.sys_flag | target.sys_flag,
             group.born_timestamp,
-            group.entries if checked == entries else encode_batch_entries(checked),
+            group.entries if checked is entries or checked == entries else encode_batch_entries(checked),
         )
 
-    def _entry(self, topic: str, entry: BatchEntry) -> BatchEntry:
-        """One message, without properties that it may not have."""
-        raw = entry.raw_properties
-        if any(name in raw for name in _NOTED):
-            properties = properties_from_bytes(raw)
-            if is_prepared(properties):
-                raise _illegal(f"topic {topic}: half messages of transactions are not possible")
-            if is_delayed(properties):
-                raise _illegal(f"topic {topic}: delayed messages are not possible")
-            for name in (SEQUENCE_PROPERTY, ATOMIC_PROPERTY):
-                properties = remove_property(properties, name)
-            raw = properties_to_bytes(properties)
-            entry = entry._replace(raw_properties=raw)
-        if len(raw) > MAX_PROPERTIES_BYTES - _ADDED_BYTES:
-            raise _illegal(
-                f"topic {topic}: properties of {len(raw)} bytes; {MAX_PROPERTIES_BYTES - _ADDED_BYTES} are "
-                "allowed"
-            )
-        if not 0 < len(entry.body) <= self._appender.max_message_bytes:
-            raise _illegal(
-                f"topic {topic}: a body of {len(entry.body)} bytes; 1 to {self._appender.max_message_bytes} "
-                "are allowed"
-            )
+    def _check_sizes(self, topic: str, entries: Sequence[BatchEntry]) -> None:
+        max_bytes, max_properties = self._appender.max_message_bytes, MAX_PROPERTIES_BYTES - _ADDED_BYTES
+        for _, body, raw in entries:
+            if len(raw) > max_properties:
+                raise _illegal(f"topic {topic}: properties of {len(raw)} bytes; {max_properties} are allowed")
+            if not 0 < len(body) <= max_bytes:
+                raise _illegal(f"topic {topic}: a body of {len(body)} bytes; 1 to {max_bytes} are allowed")
+
+
+def _checked_entry(topic: str, entry: BatchEntry) -> BatchEntry:
+    """One message, without properties that it may not have."""
+    raw = entry.raw_properties
+    if not any(name in raw for name in _NOTED):
         return entry
+    properties = properties_from_bytes(raw)
+    if is_prepared(properties):
+        raise _illegal(f"topic {topic}: half messages of transactions are not possible")
+    if is_delayed(properties):
+        raise _illegal(f"topic {topic}: delayed messages are not possible")
+    for name in (SEQUENCE_PROPERTY, ATOMIC_PROPERTY):
+        properties = remove_property(properties, name)
+    return entry._replace(raw_properties=properties_to_bytes(properties))
 
 
 def _check_header(header: StageAtomicRequestHeader) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kourou.protocol.codes import ResponseCode
+from kourou.protocol.producer_sequence import MAX_EPOCH
 from tests.integration.broker.atomic.atomic_kit import (
     COMMITTED,
     ROLLED_BACK,
@@ -133,7 +134,7 @@ async def test_a_fenced_program_cannot_commit(tmp_path: Path) -> None:
     ("identity", "code"),
     [
         (("@other", 0), ResponseCode.KOUROU_UNKNOWN_PRODUCER),
-        (("@loader", 9), ResponseCode.KOUROU_UNKNOWN_EPOCH),
+        (("@loader", MAX_EPOCH), ResponseCode.KOUROU_UNKNOWN_EPOCH),
     ],
 )
 async def test_forged_ids_cannot_decide(tmp_path: Path, identity: tuple[str, int], code: int) -> None:
