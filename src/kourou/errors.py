@@ -456,6 +456,7 @@ class AtomicUndecidedError(AtomicPublishError):
         )
         self.atomic_id = atomic_id
         self.broker_name = broker_name
+        self.reason = reason
 
 
 class SinkTakenError(AtomicPublishError):

@@ -111,6 +111,15 @@ def test_bad_messages_are_refused_with_the_reason(cluster: LocalCluster) -> None
         assert bodies(cluster) == []
 
 
+def test_a_broker_that_does_not_exist_is_named_at_once(cluster: LocalCluster) -> None:
+    with (
+        Producer("g", namesrv=cluster.namesrv) as producer,
+        pytest.raises(MessageRefusedError, match="broker-z"),
+    ):
+        with producer.atomic() as batch:
+            batch.send(Message("orders", b"x"), queue=MessageQueue("orders", "broker-z", 0))
+
+
 def test_two_programs_with_one_name_the_older_is_fenced(cluster: LocalCluster) -> None:
     with (
         Producer("g", namesrv=cluster.namesrv, name="loader") as older,

@@ -50,7 +50,7 @@ _REFUSALS: Final = {
     ),
     SequenceRuling.TOO_OLD: (
         ResponseCode.KOUROU_SEQUENCE_TOO_OLD,
-        "producer {id}, {topic}, queue {queue_id}: sequence {sequence} is more than {window} behind the "
+        "producer {id}, {topic}, queue {queue_id}: sequence {sequence} is {window} or more behind the "
         "highest; whether it is stored is no longer known",
     ),
     SequenceRuling.JUMP: (

@@ -168,6 +168,12 @@ class AsyncAtomicBatch:
         route = await self._instance.routes.get(request.topic, to_publish=True)
         if choose is not None:
             queue = choose(route.publish_queues)
+            names = sorted({each.broker_name for each in route.publish_queues})
+            if queue.broker_name not in names:
+                raise MessageRefusedError(
+                    f"topic {request.topic!r}: broker {queue.broker_name!r} has no queue of it to send to at "
+                    f"present; brokers that have: {', '.join(names)}"
+                )
         else:
             queue = self._sticky.get(request.topic) or self._picker.pick(route.publish_queues)
             self._sticky[request.topic] = queue
@@ -192,7 +198,11 @@ class AsyncAtomicBatch:
             await self._publish.stage(broker_name, parts[-1], part.staged_groups())
         except AtomicUndecidedError as error:
             # Staged or not: this publish is not committed any more.
-            raise AtomicRolledBackError(error.atomic_id, str(error)) from error
+            raise AtomicRolledBackError(
+                error.atomic_id,
+                f"atomic publish {error.atomic_id}: broker {broker_name!r} has not taken its messages within "
+                f"{self._timeout_ms} ms: {error.reason}",
+            ) from error
 
     # -- the block ---------------------------------------------------------------------------------
 

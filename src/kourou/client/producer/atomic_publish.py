@@ -114,7 +114,8 @@ class AtomicPublish:
         handle = self.handle
         if handle.left_ms <= 0:
             raise AtomicRolledBackError(
-                handle.atomic_id, f"atomic publish {handle.atomic_id} was not committed in time"
+                handle.atomic_id,
+                f"atomic publish {handle.atomic_id} was not committed within its timeout_ms",
             )
         header = StageAtomicRequestHeader(
             producer_group=self._group,
