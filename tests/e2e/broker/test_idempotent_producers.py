@@ -31,21 +31,31 @@ def keys(request: pytest.FixtureRequest) -> dict[str, bool]:
 
 @contextlib.asynccontextmanager
 async def killed(root: Path, **keys: object) -> AsyncIterator[Peer]:
-    """A broker that is not stopped: its store is let go as a process that dies leaves it."""
+    """A broker whose store is left as a process that dies leaves it: the files of the log and of the last
+    checkpoint, copied while it runs."""
     controller = BrokerController(config(root, **keys))
     await controller.start()
     peer = Peer(controller)
+    copied = root / "copied"
     try:
         yield peer
+        controller.services.store.flush()
+        copied.mkdir()
+        for name in ("commitlog", "consumequeue", "checkpoint", "consumequeue.snapshot", "abort"):
+            source = root / "store" / name
+            if source.is_dir():
+                shutil.copytree(source, copied / name)
+            elif source.exists():
+                shutil.copy2(source, copied)
+        snapshot = root / "store/config/kourouProducers"
+        if snapshot.exists():
+            (copied / "config").mkdir()
+            shutil.copy2(snapshot, copied / "config")
     finally:
         await peer.client.stop()
-        store = controller.services.store
-        store.flush()
-        copied = root / "copied"
-        shutil.copytree(root / "store", copied)
         await controller.stop()
-        shutil.rmtree(root / "store")
-        copied.rename(root / "store")
+    shutil.rmtree(root / "store")
+    copied.rename(root / "store")
 
 
 async def test_a_repeat_is_answered_with_the_original(tmp_path: Path, keys: dict[str, bool]) -> None:
