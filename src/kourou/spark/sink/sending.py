@@ -109,10 +109,11 @@ class RowSender:
         self._in_flight_bytes = 0
         self._plan = BatchPlan(options, self._queues_of, RowIds(), more)
 
-    def send(self, batches: Iterator[pa.RecordBatch]) -> SinkCounts:
-        """Send all rows. On return brokers have stored them; SinkRowError names a row that is not stored."""
+    def send(self, batches: Iterator[pa.RecordBatch], *, is_paced: bool = False) -> SinkCounts:
+        """Send all rows. On return brokers have stored them; SinkRowError names a row that is not stored.
+        `is_paced`: each batch is sent when it comes."""
         try:
-            for batch in merged(batches, self._enough_bytes):
+            for batch in batches if is_paced else merged(batches, self._enough_bytes):
                 origin = BatchOrigin(self._columns.rows(batch), self._partition, self._first_row)
                 for sink_batch in self._plan.sink_batches(origin):
                     self._submit(sink_batch)

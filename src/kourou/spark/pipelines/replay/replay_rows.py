@@ -246,7 +246,7 @@ def sending(
         sender = RowSender(
             options, columns, worker_producer(options), 0 if context is None else context.partitionId()
         )
-        counts = sender.send(paced(batches, rows_per_second))
+        counts = sender.send(paced(batches, rows_per_second), is_paced=rows_per_second is not None)
         yield pa.RecordBatch.from_pydict({"rows": [counts.rows], "refused": [counts.refused_rows]})
 
     return send
