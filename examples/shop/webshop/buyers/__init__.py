@@ -1,0 +1,1 @@
+"""buyers: simulated buyers, most of them honest."""

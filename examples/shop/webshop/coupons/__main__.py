@@ -1,0 +1,5 @@
+"""python -m webshop.coupons"""
+
+from webshop.coupons.service import service
+
+service.run()

@@ -1,0 +1,1 @@
+"""The gateway: the shop's pages and the API behind them."""

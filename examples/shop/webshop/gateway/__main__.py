@@ -1,0 +1,5 @@
+"""python -m webshop.gateway"""
+
+from webshop.gateway.service import run
+
+run()

@@ -1,0 +1,1 @@
+"""goods: what is for sale, and how much of it is there."""

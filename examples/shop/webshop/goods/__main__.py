@@ -1,0 +1,5 @@
+"""python -m webshop.goods"""
+
+from webshop.goods.service import service
+
+service.run()

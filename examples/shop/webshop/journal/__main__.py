@@ -1,0 +1,5 @@
+"""python -m webshop.journal"""
+
+from webshop.journal.service import service
+
+service.run()

@@ -1,0 +1,1 @@
+"""orders: placing, confirming, cancelling; the states of an order are decided here."""

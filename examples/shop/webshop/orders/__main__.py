@@ -1,0 +1,5 @@
+"""python -m webshop.orders"""
+
+from webshop.orders.service import service
+
+service.run()

@@ -1,0 +1,1 @@
+"""payments: one payment after the other of an order, by a provider that calls back."""

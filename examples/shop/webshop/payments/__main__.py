@@ -1,0 +1,5 @@
+"""python -m webshop.payments"""
+
+from webshop.payments.service import service
+
+service.run()

@@ -1,0 +1,1 @@
+"""points: what users earn with orders that they have paid."""

@@ -1,0 +1,5 @@
+"""python -m webshop.points"""
+
+from webshop.points.service import service
+
+service.run()

@@ -1,0 +1,1 @@
+"""provider: a simulated payment provider, which is no part of the shop."""

@@ -1,0 +1,5 @@
+"""python -m webshop.provider"""
+
+from webshop.provider.service import service
+
+service.run()

@@ -1,0 +1,1 @@
+"""users: their balance, what they have spent, and the level that gives."""

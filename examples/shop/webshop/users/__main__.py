@@ -1,0 +1,5 @@
+"""python -m webshop.users"""
+
+from webshop.users.service import service
+
+service.run()
