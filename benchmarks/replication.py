@@ -27,7 +27,8 @@ from benchmarks._broker_loadgen import build
 from benchmarks._broker_peers import PeerError, RunningPeer, available, is_ours, launch
 from benchmarks._replica_lag import LogReader, catch_up, measure_lags
 
-MODES = ("alone", "async", "sync")
+MODES = ("alone", "async", "sync", "failover")
+"""`failover`: sync, in a set that chooses its master through etcd; ours only."""
 LOADS = ((1, 1), (8, 32), (16, 64))
 _FOLLOW_TIMEOUT_S = 60
 _IDLE_S = 0.5
@@ -78,6 +79,15 @@ def running_master(
         if mode == "sync" and not is_ours(name):
             settings["inSyncReplicas"] = "2"  # else 5.x waits for no slave
         slave_settings = {"brokerRole": "SLAVE", "brokerId": "1"}
+        if mode == "failover":
+            from tests.integration.etcd.etcd_kit import etcd
+
+            (member,) = stack.enter_context(etcd(work_dir))
+            # The first that is started becomes master.
+            settings = slave_settings = {
+                "brokerRole": "SYNC_MASTER",
+                "failoverEtcdEndpoints": member.address,
+            }
         yield start("master", settings), lambda: start("slave", slave_settings)
 
 
@@ -216,6 +226,8 @@ def main() -> None:
         for _ in range(options.rounds):
             for name in names:
                 for mode in options.modes.split(","):
+                    if mode == "failover" and not is_ours(name):
+                        continue
                     with running(name, mode, Path(folder), program) as (master, slave):
                         for load in LOADS:
                             results[name, mode, load].append(measure(master, slave, load, options.seconds))

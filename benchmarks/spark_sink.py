@@ -5,7 +5,8 @@
 
 Name server and broker run in processes of their own, Spark as `local[2]`, all on the same machine. Rows are
 made by `spark.range` while they are written; `noop`, Spark's sink that does nothing, shows what that costs.
-Writes at least once and exactly once take turns.
+Writes at least once and exactly once take turns, and with `--checkout` brokers of these checkouts, by the
+Python of their `.venv`.
 The result is printed, and written to benchmarks/results/spark-sink-DATE.md with `--write`.
 """
 
@@ -18,20 +19,22 @@ import statistics
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks._broker_peers import STORE
 from benchmarks._broker_report import machine
+from benchmarks._sink_peers import QUEUES, TOPIC, SinkPeer, start_peers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 RESULTS = Path(__file__).parent / "results"
-QUEUES = 8
 MASTER = "local[2]"
 SIZES_BYTES = (128, 1024)
 
@@ -68,65 +71,61 @@ def rate(write: Callable[[], None], rows: int) -> float:
     return rows / (time.perf_counter() - began)
 
 
-def measure(spark: SparkSession, namesrv: str, options: argparse.Namespace) -> list[str]:
+def writer(peer: SinkPeer, data: DataFrame) -> DataFrameWriter:
+    """A write at least once."""
+    written = data.write.format("rocketmq").option("namesrv", peer.namesrv).option("topic", TOPIC)
+    return written.mode("append")
+
+
+def write_once(peer: SinkPeer, data: DataFrame) -> None:
+    """Write exactly once."""
+    once = writer(peer, data).option("guarantee", "exactly-once").option("sinkId", "bench")
+    once.option("writeId", str(next(peer.writes))).save()
+
+
+def measure(spark: SparkSession, peers: list[SinkPeer], options: argparse.Namespace) -> list[str]:
     """The lines of the table."""
     lines = [
-        "| columns | bytes of a value | rows | rows/s | MB/s | exactly once | ratio | `noop`, rows/s |",
-        "|---" * 8 + "|",
+        "| broker | columns | bytes | rows | rows/s | MB/s | exactly once | ratio | `noop`, rows/s |",
+        "|---" * 9 + "|",
     ]
-    writes = itertools.count(1)
-    for size_bytes in SIZES_BYTES:
+    for size_bytes in options.sizes:
         for row in ROWS:
             print(f"{row.name}, {size_bytes} B", file=sys.stderr, flush=True)
-            data = frame(spark, row, options.rows, size_bytes)
+            data, warm_up = (frame(spark, row, rows, size_bytes) for rows in (options.rows, 20_000))
             count = int(options.rows * row.part)
-            writer = data.write.format("rocketmq").option("namesrv", namesrv).option("topic", "SinkBench")
-            sink, noop = writer.mode("append"), data.write.format("noop").mode("append")
-            writer = data.write.format("rocketmq").option("namesrv", namesrv).option("topic", "SinkBench")
-            writer = writer.mode("append")
-            frame(spark, row, 20_000, size_bytes).write.format("rocketmq").option("namesrv", namesrv).option(
-                "topic", "SinkBench"
-            ).mode("append").save()
-            once = writer.option("guarantee", "exactly-once").option("sinkId", "bench")
-
-            def save_once(once: DataFrameWriter = once) -> None:
-                once.option("writeId", str(next(writes))).save()
-
             is_possible = not any("delay_ms" in column for column in row.columns)
-            rates, once_rates = [], []
-            for _ in range(options.rounds):
-                rates.append(rate(sink.save, count))
+            rates: dict[str, list[float]] = defaultdict(list)
+            once_rates: dict[str, list[float]] = defaultdict(list)
+            for peer in peers:
+                writer(peer, warm_up).save()
+            for _, peer in itertools.product(range(options.rounds), peers):
+                rates[peer.name].append(rate(writer(peer, data).save, count))
                 if is_possible:
-                    once_rates.append(rate(save_once, count))
+                    once_rates[peer.name].append(rate(partial(write_once, peer, data), count))
+            noop = data.write.format("noop").mode("append")
             bare = statistics.median(rate(noop.save, count) for _ in range(options.rounds))
-            middle = statistics.median(rates)
-            cells = [row.name, f"{size_bytes:,}", f"{count:,}", f"{middle:,.0f}"]
-            cells.append(f"{middle * size_bytes / 1e6:.1f}")
-            exact = statistics.median(once_rates) if once_rates else None
-            cells += ["", ""] if exact is None else [f"{exact:,.0f}", f"{exact / middle:.2f}"]
-            cells.append(f"{bare:,.0f}")
-            lines.append("| " + " | ".join(cells) + " |")
+            for peer in peers:
+                middle = statistics.median(rates[peer.name])
+                cells = [peer.name, row.name, f"{size_bytes:,}", f"{count:,}", f"{middle:,.0f}"]
+                cells.append(f"{middle * size_bytes / 1e6:.1f}")
+                exact = statistics.median(once_rates[peer.name]) if is_possible else None
+                cells += ["", ""] if exact is None else [f"{exact:,.0f}", f"{exact / middle:.2f}"]
+                cells.append(f"{bare:,.0f}")
+                lines.append("| " + " | ".join(cells) + " |")
     return lines
 
 
 def run(options: argparse.Namespace, folder: Path) -> str:
     """Start everything, measure everything; the report."""
-    from tests.interop.kit.kourou_broker import launch_kourou_broker
-    from tests.interop.kit.kourou_namesrv import launch_kourou_namesrv
-
-    from kourou import Message, Producer
     from kourou.spark.session import local_session
 
     with ExitStack() as stack:
-        namesrv = stack.enter_context(launch_kourou_namesrv(folder)).wait_ready().address
-        broker = stack.enter_context(launch_kourou_broker(folder, [namesrv], STORE))
-        broker.wait_ready()
-        with Producer("bench", namesrv=namesrv, default_topic_queue_nums=QUEUES) as producer:
-            producer.send(Message("SinkBench", b"makes the topic"))
+        peers = start_peers(options.checkout, STORE, folder, stack)
         spark = local_session("spark-sink", master=MASTER)
         stack.callback(spark.stop)
         spark.sparkContext.setLogLevel("ERROR")
-        lines = measure(spark, namesrv, options)
+        lines = measure(spark, peers, options)
     return "\n".join(
         [
             "# Spark's sink",
@@ -146,6 +145,8 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3, help="medians count (3)")
     parser.add_argument("--rows", type=int, default=500_000, help="of each write (500,000)")
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES_BYTES, help="bytes of a value")
+    parser.add_argument("--checkout", action="append", default=[], help="the broker of this checkout")
     parser.add_argument("--quick", action="store_true", help="one round of 100,000 rows")
     parser.add_argument("--write", action="store_true", help="write results/spark-sink-DATE.md too")
     options = parser.parse_args()
