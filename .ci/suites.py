@@ -166,7 +166,13 @@ def ci_tasks() -> list[Task]:
         interop("messaging", "test_messaging_*.py", "test_delay_handover.py", cores=_WAITS, expected_s=300),
         interop("broker", "test_broker_*.py", cores=_WAITS, expected_s=250),
         interop("client", "test_client_*.py", expected_s=170),
-        interop("replication", "test_replication_*.py", cores=_WAITS, expected_s=110),
+        interop(
+            "replication",
+            *("test_replication_*.py", "test_failover_*.py"),
+            env=_INTEGRATIONS,
+            cores=_WAITS,
+            expected_s=150,
+        ),
         interop("mqadmin", "test_mqadmin.py", expected_s=80),
         interop("name server", "test_namesrv*.py", expected_s=80),
         interop("store, SQL", "test_store.py", "test_sql_oracle.py", expected_s=80),
@@ -174,17 +180,35 @@ def ci_tasks() -> list[Task]:
         interop("console", "test_console.py", env=_INTEGRATIONS, after=_AFTER_EXTRAS, expected_s=60),
         suite(
             "integrations",
-            ("-m", "integration", *found("tests/e2e/client")),
+            ("-m", "integration", *found("tests/e2e/client"), *found("tests/integration/etcd")),
             env=_INTEGRATIONS,
             after=_AFTER_EXTRAS,
             expected_s=100,
         ),
+        # Broker sets whose members, links and etcd fail: the load of the test itself is a core.
         suite(
-            "console",
-            ("-m", "browser", *found("tests/e2e/console")),
+            "fail-over",
+            ("-m", "integration", *found("tests/failover"), *found("tests/integration/failover")),
             env=_INTEGRATIONS,
             after=_AFTER_EXTRAS,
-            expected_s=100,
+            cores=2,
+            expected_s=180,
+        ),
+        suite(
+            "console",
+            ("-m", "browser", *found("tests/e2e/console"), *found("tests/e2e/shop/test_shop_pages.py")),
+            env=_INTEGRATIONS,
+            after=_AFTER_EXTRAS,
+            expected_s=145,
+        ),
+        # The shop's processes use all cores while they are killed and started again.
+        suite(
+            "shop",
+            ("-m", "integration", *found("tests/e2e/shop")),
+            env=_INTEGRATIONS,
+            after=_AFTER_EXTRAS,
+            cores=2,
+            expected_s=250,
         ),
         *spark_suites(),
         suite(
@@ -222,7 +246,7 @@ def spark_suites() -> Iterator[Task]:
     own_jvms = [path for name in _JVM_FILES for path in found(f"tests/spark/**/test_{name}.py")]
     shared = [path for path in found("tests/spark/**/test_*.py") if path not in own_jvms]
     own_jvms += found("tests/e2e/test_demo.py")
-    yield suite("spark: one session", ("-m", "spark", *shared), **options, expected_s=300)
+    yield suite("spark: one session", ("-m", "spark", *shared), **options, expected_s=350)
     yield suite("spark: processes", ("-m", "spark", *own_jvms), **options, expected_s=200)
 
 
@@ -263,7 +287,7 @@ def nightly_tasks() -> list[Task]:
         all_interop("client, all lanes", "test_client_*.py", expected_s=700),
         all_interop("messaging, all lanes", "test_messaging_*.py", "test_delay_handover.py", expected_s=700),
         all_interop("broker", "test_broker_*.py", expected_s=700),
-        all_interop("replication", "test_replication_*.py", expected_s=300),
+        all_interop("replication", "test_replication_*.py", "test_failover_*.py", expected_s=350),
         all_interop("mqadmin", "test_mqadmin.py", "test_namesrv*.py", expected_s=300),
         all_interop("store, SQL", "test_store.py", "test_sql_oracle.py", expected_s=600),
         # Without references, which have no kernel.
@@ -271,6 +295,14 @@ def nightly_tasks() -> list[Task]:
             "without the kernel", "test_*.py", env={**_NO_KERNEL, "KOUROU_NIGHTLY": "0"}, expected_s=800
         ),
         loops("without the kernel: crash", "tests/crash", env={**_NO_KERNEL, "KOUROU_NIGHTLY_LOOP_S": "60"}),
+        suite(
+            "fail-over",
+            ("-m", "integration", *found("tests/failover")),
+            env=_INTEGRATIONS,
+            after=after,
+            cores=2,
+            expected_s=250,
+        ),
         Task("wheel", ("make", "wheel"), after=after, expected_s=200),
         Task("mutants", (PYTHON, ".ci/mutants.py"), after=after, expected_s=400),
         Task(

@@ -20,6 +20,8 @@
     │   ├── TooManyRequestsError
     │   └── TlsError
     ├── ResponseError              the peer answered with a code other than success
+    ├── EtcdUnavailableError       no member of etcd answers
+    ├── EtcdRefusedError           etcd understood a request and refuses it
     ├── ClientError                a client cannot do what it was asked to
     │   ├── ClientStateError
     │   ├── NoNameServerError
@@ -225,6 +227,29 @@ class TlsError(RemotingError):
 
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(address, f"TLS with {address} failed: {reason}")
+        self.reason = reason
+
+
+class EtcdUnavailableError(KourouError):
+    """No member of etcd has answered; `causes` has a line for each. `may_be_done`: a write may have been
+    executed all the same."""
+
+    retriable = True
+
+    def __init__(self, causes: Sequence[str], *, may_be_done: bool) -> None:
+        outcome = "; whether the change was made is not known" if may_be_done else ""
+        super().__init__(f"etcd does not answer{outcome}: {'; '.join(causes)}")
+        self.causes = tuple(causes)
+        self.may_be_done = may_be_done
+
+
+class EtcdRefusedError(KourouError):
+    """etcd has refused a request. `code` is gRPC's."""
+
+    def __init__(self, address: str, code: int, reason: str) -> None:
+        super().__init__(f"etcd {address} refuses the request: {reason}")
+        self.address = address
+        self.code = code
         self.reason = reason
 
 

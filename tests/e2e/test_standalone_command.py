@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shutil
 import signal
 import socket
 import time
@@ -23,6 +24,7 @@ from kourou.testing.store_check import assert_store_ok
 from kourou.transport.client import RemotingClient
 from tests.e2e.broker.test_cluster import send_command
 from tests.e2e.server_process import START_SECONDS, ServerProcess
+from tests.needed import need
 
 pytestmark = pytest.mark.e2e
 
@@ -81,7 +83,7 @@ def call(address: str, command: RemotingCommand, timeout_ms: int = 5_000) -> Rem
 
 def registered(namesrv: str) -> dict[str, str]:
     """The masters that a name server knows, with their addresses."""
-    return {name: addresses[0] for name, addresses in replicas(namesrv).items()}
+    return {name: addresses[0] for name, addresses in replicas(namesrv).items() if 0 in addresses}
 
 
 def replicas(namesrv: str) -> dict[str, dict[int, str]]:
@@ -93,6 +95,11 @@ def replicas(namesrv: str) -> dict[str, dict[int, str]]:
 
 def brokers_of(store: Path) -> list[int]:
     """Process ids of the brokers that work on stores in this folder."""
+    return processes_of(b"kourou.cli.mqbroker", store)
+
+
+def processes_of(word: bytes, folder: Path) -> list[int]:
+    """Ids of the processes whose command line has a word and a folder."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -100,7 +107,7 @@ def brokers_of(store: Path) -> list[int]:
                 line = (entry / "cmdline").read_bytes()
             except OSError:
                 continue
-            if b"kourou.cli.mqbroker" in line and str(store).encode() in line:
+            if word in line and str(folder).encode() in line:
                 found.append(int(entry.name))
     return found
 
@@ -334,6 +341,56 @@ def wait_for(is_so: Callable[[], bool], what: str) -> None:
     while not is_so():
         assert time.monotonic() < deadline, f"not in time: {what}"
         time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_with_failover_another_broker_takes_over_and_what_died_comes_back(
+    spawn: Spawn, tmp_path: Path
+) -> None:
+    need("etcd", shutil.which("etcd"))
+    store = tmp_path / "store"
+    store.mkdir()
+    labels = ("broker-a", "broker-a-s1", "broker-a-s2")
+    for label in labels:
+        (store / f"{label}.properties").write_text("failoverLeaseSeconds=2\n")
+    server = spawn("standalone", "--store", str(store), *FREE, "--slaves", "2", "--failover")
+    namesrv, brokers = ready(server)
+    roles = dict(text.split(" ") for text in brokers)
+    assert sorted(roles.values()) == ["SLAVE", "SLAVE", "SYNC_MASTER"]
+    (master,) = [address for address, role in roles.items() if role == "SYNC_MASTER"]
+    assert registered(namesrv) == {"broker-a": master}
+    assert is_stored(master)
+    label = labels[list(roles).index(master)]
+    (pid,) = brokers_of(store / f"{label}\0")
+    os.kill(pid, signal.SIGSTOP)
+    wait_for(lambda: registered(namesrv).get("broker-a", master) != master, "another one is master")
+    successor = registered(namesrv)["broker-a"]
+    wait_for(lambda: is_stored(successor), "the new master stores messages")
+    os.kill(pid, signal.SIGKILL)
+    server.wait_errors(f"{label} ended by itself (killed by SIGKILL); restarting it in 0.5 s")
+    wait_for(lambda: set(replicas(namesrv)["broker-a"].values()) == set(roles), "all are there again")
+    (pid,) = processes_of(b"--data-dir", store / "etcd")
+    os.kill(pid, signal.SIGKILL)
+    server.wait_errors("etcd ended by itself (killed by SIGKILL); restarting it in 0.5 s")
+    wait_for(lambda: is_stored(registered(namesrv).get("broker-a", master)), "messages are stored again")
+    assert server.stop() == 0
+    assert processes_of(b"", store) == [], "brokers and etcd have stopped"
+    assert server.errors.count(" ended by itself ") == 2 and "Traceback" not in server.errors
+    for label in labels:
+        assert_store_ok(store / label)
+
+
+def test_failover_without_the_program_etcd_says_how_to_install_it(
+    spawn: Spawn, environ: dict[str, str], tmp_path: Path
+) -> None:
+    environ["PATH"] = str(tmp_path)
+    server = spawn("standalone", "--store", str(tmp_path / "store"), *FREE, "--slaves", "2", "--failover")
+    assert server.wait_end() == 1
+    assert server.errors.startswith(
+        "kourou standalone: --failover: there is no program etcd on this machine;"
+    )
+    assert "`apt-get install etcd-server`" in server.errors and server.errors.count("\n") == 1
+    assert not (tmp_path / "store").exists()
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ import pytest
 # Two whole outputs are compared there.
 pytest.register_assert_rewrite(f"{__package__}.broker_pair")
 
-from tests.interop.kit import apache, artifacts, go_client  # noqa: E402
+from tests.interop.kit import apache, artifacts, go_programs  # noqa: E402
 from tests.interop.kit.client_kit import ADAPTERS, LANES_OF_KITS, ClientKit, kits_at  # noqa: E402
 from tests.interop.kit.java_session import CLIENT_SETS, AdminSession, ClientSession  # noqa: E402
 from tests.interop.kit.lanes import ALL_LANES, KOUROU, Lane, Lanes  # noqa: E402
@@ -73,7 +73,7 @@ def java_messaging_clients(session_dir: Path) -> Iterator[dict[str, Messaging]]:
 @pytest.fixture(scope="session")
 def go_messaging_client(session_dir: Path) -> Iterator[Messaging]:
     """Apache's Go client, under remote control."""
-    _skip_or_fail(go_client.missing_tools())
+    _skip_or_fail(go_programs.missing_tools())
     with go_messaging(session_dir / GO) as session:
         yield session
 

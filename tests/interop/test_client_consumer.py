@@ -105,6 +105,17 @@ def owned(consumer: PushConsumer, topic: str) -> set[int]:
     return {queue.queue_id for queue in consumer.queues if queue.topic == topic}
 
 
+def start_java(java: Messaging, group: str, topic: str, queues: int, **options: str) -> None:
+    """Start Java's consumer as the first member, and wait until it owns all queues.
+
+    It takes them one by one. If Python joins meanwhile, the queues can look shared while Java still takes the
+    rest, as computed from a list of members without Python; it computes its share again a second later.
+    """
+    java.start_consumer(group, topic, **options)
+    everything = set(range(queues))
+    wait_until(lambda: java.owned(group, topic) == everything, timeout_s=_WAIT_S, what="all queues Java's")
+
+
 def wait_shared(
     java: Messaging, group: str, ours: PushConsumer, topic: str, queues: int = QUEUES
 ) -> set[int]:
@@ -124,7 +135,7 @@ def test_both_split_the_queues_by_the_same_strategy(
 ) -> None:
     topic = cluster.new_topic(f"split-{strategy.name}", QUEUES)
     group, inbox = cluster.new_name("group"), Inbox()
-    java.start_consumer(group, topic, strategy=strategy.name)
+    start_java(java, group, topic, QUEUES, strategy=strategy.name)
     with python_member(cluster, group, topic, inbox, strategy=strategy) as ours:
         mine = wait_shared(java, group, ours, topic)
         sent = {queue: send(java, topic, 3, queue, "first") for queue in range(QUEUES)}
@@ -145,7 +156,7 @@ def test_java_takes_over_when_python_leaves_and_begins_where_it_ended(
     cluster: BrokerCluster, java: Messaging
 ) -> None:
     topic, group, inbox = cluster.new_topic("leave", 4), cluster.new_name("group"), Inbox()
-    java.start_consumer(group, topic)
+    start_java(java, group, topic, 4)
     with python_member(cluster, group, topic, inbox) as ours:
         wait_shared(java, group, ours, topic, 4)
         before = [name for queue in range(4) for name in send(java, topic, 5, queue, "before")]
@@ -165,7 +176,7 @@ def test_java_takes_over_when_python_leaves_and_begins_where_it_ended(
 def test_what_python_fails_on_comes_again_to_either(cluster: BrokerCluster, java: Messaging) -> None:
     topic, group = cluster.new_topic("fail", 4), cluster.new_name("group")
     inbox = Inbox(failing={f"fail-{queue}-{number}" for queue in range(4) for number in range(2)})
-    java.start_consumer(group, topic)
+    start_java(java, group, topic, 4)
     with python_member(cluster, group, topic, inbox) as ours:
         mine = wait_shared(java, group, ours, topic, 4)
         sent = {queue: send(java, topic, 2, queue, "fail") for queue in range(4)}
@@ -184,7 +195,7 @@ def test_what_python_fails_on_comes_again_to_either(cluster: BrokerCluster, java
 
 def test_order_holds_across_the_two(cluster: BrokerCluster, java: Messaging) -> None:
     topic, group, inbox = cluster.new_topic("order", 4), cluster.new_name("group"), Inbox()
-    java.start_consumer(group, topic, listener="orderly")
+    start_java(java, group, topic, 4, listener="orderly")
     with python_member(cluster, group, topic, inbox, orderly=True) as ours:
         wait_shared(java, group, ours, topic, 4)
         sent = {queue: send(java, topic, 10, queue, "a") for queue in range(4)}

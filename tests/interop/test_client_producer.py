@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import logging
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from kourou.client.producer.producer import AsyncProducer
 from kourou.client.producer.send_result import SendResult
-from kourou.errors import MessageRefusedError, ResponseError
+from kourou.errors import ClientError, MessageRefusedError, ResponseError
 from kourou.protocol.codes import PullSysFlag, RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand
 from kourou.protocol.headers.pull import PullMessageRequestHeader
 from kourou.protocol.message import Message, MessageExt
+from kourou.protocol.producer_sequence import SEQUENCE_PROPERTY
 from kourou.protocol.record import decode_records
 from kourou.transport.client import RemotingClient
 from tests.interop.kit import apache
@@ -129,3 +131,25 @@ async def test_rejections_are_reported(servers: Servers) -> None:
             handle = base64.urlsafe_b64encode(b"v1 refused broker-a 1700000000000 NONE").decode()
             with pytest.raises(ResponseError):
                 await producer.recall("refused", handle)
+
+
+@pytest.mark.parametrize("options", [{"idempotent": True}, {"name": "loader-7"}], ids=["idempotent", "named"])
+async def test_sends_of_idempotent_producers_are_at_least_once(
+    servers: Servers, options: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = "at-least-once-" + "-".join(options)
+    with caplog.at_level(logging.WARNING):
+        async with AsyncProducer("loaders", namesrv=servers.namesrv, **options) as producer:
+            results = [
+                await producer.send(Message(topic, b"row-%d" % n), timeout_ms=10_000) for n in range(3)
+            ]
+            results += await producer.send_many([Message(topic, b"batch-%d" % n) for n in range(2)])
+            with pytest.raises(ClientError, match="does not support idempotent producers"):
+                await producer.last_sequence(results[0].queue)
+            with pytest.raises(ClientError, match="no broker of the cluster supports atomic publishes"):
+                async with producer.atomic():
+                    pytest.fail("the block was entered")
+            found = await servers.until_stored(topic, len(results))
+    assert sorted(message.msg_id for message in found) == sorted(result.msg_id for result in results)
+    assert all(message.get_property(SEQUENCE_PROPERTY) is None for message in found)
+    assert len([record for record in caplog.records if "at least once" in record.message]) == 1

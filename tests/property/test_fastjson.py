@@ -32,7 +32,13 @@ SHAPES = sorted(
     (value for name in bodies.__all__ if isinstance(value := getattr(bodies, name), type)),
     key=lambda shape: shape.__name__,
 )
-STRUCTS = [shape for shape in SHAPES if issubclass(shape, msgspec.Struct) and shape is not bodies.Body]
+STRUCTS = [
+    shape
+    for shape in SHAPES
+    if issubclass(shape, msgspec.Struct)
+    and shape is not bodies.Body
+    and not shape.__struct_config__.array_like  # never a body of its own
+]
 
 
 def values(kind: mi.Type) -> st.SearchStrategy[Any]:

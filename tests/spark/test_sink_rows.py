@@ -290,6 +290,18 @@ def test_a_task_waits_for_a_name_server_that_is_away() -> None:
     assert time.monotonic() - began >= 0.05 + 0.1 + 0.2
 
 
+def test_writes_of_a_sink_share_a_producer(rocketmq: LocalCluster) -> None:
+    """Each has a writeId of its own, and a worker serves one after the other."""
+    from kourou.spark.sink.sink_options import SinkOptions
+    from kourou.spark.sink.sink_producer import worker_producer
+
+    first, second = (
+        worker_producer(SinkOptions(namesrv=rocketmq.namesrv, sink_id="loader", write_id=write_id))
+        for write_id in ("1", "2")
+    )
+    assert first is second
+
+
 def test_a_missing_topic_is_an_error_at_the_start() -> None:
     with LocalCluster(auto_create_topic_enable=False) as cluster:
         with pytest.raises(NoRouteError, match="'Orders'"):

@@ -31,6 +31,7 @@ def test_the_public_names() -> None:
         "StreamMetrics",
         "local_session",
         "open_archive",
+        "parquet_files",
         "read_lake",
         "register",
         "stream_lag",

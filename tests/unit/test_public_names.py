@@ -49,7 +49,7 @@ TESTING = ["AsyncLocalCluster", "ClusterStateError", "LocalCluster", "NotConsume
 SPARK = [
     *["DataLossError", "LagListener", "ProgressPublisher", "RocketmqDataSource", "StreamLag"],
     "StreamMetrics",
-    *["local_session", "open_archive", "read_lake", "register", "stream_lag"],
+    *["local_session", "open_archive", "parquet_files", "read_lake", "register", "stream_lag"],
 ]
 NAMES = {
     "kourou": ROOT,

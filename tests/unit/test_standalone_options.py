@@ -138,6 +138,24 @@ def test_a_synchronous_master_needs_a_slave(tmp_path: Path) -> None:
         options(tmp_path, sync=True).check()
 
 
+def test_with_failover_no_broker_has_a_role_before_etcd_decides(tmp_path: Path) -> None:
+    cluster = options(tmp_path, slaves=2, failover=True)
+    cluster.check()
+    configs = [
+        broker_config(cluster, replica, "127.0.0.1:9876", "127.0.0.1:2379")[0] for replica in cluster.replicas
+    ]
+    assert [
+        (config.broker_name, config.broker_id, config.broker_role, config.failover_etcd_endpoints)
+        for config in configs
+    ] == [("broker-a", 0, "SYNC_MASTER", "127.0.0.1:2379")] * 3
+    assert [config.listen_port for config in configs] == [10911, 10913, 10915]
+
+
+def test_failover_needs_a_slave(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="^--failover: .*add --slaves 2$"):
+        options(tmp_path, failover=True).check()
+
+
 def test_the_role_in_the_file_of_a_broker_holds_unless_an_option_sets_it(tmp_path: Path) -> None:
     path = tmp_path / "broker-a.properties"
     path.write_text("brokerRole=SYNC_MASTER\n")

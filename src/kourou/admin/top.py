@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,11 +22,33 @@ from kourou.clock import wall_ms
 from kourou.errors import KourouError, ResponseError
 from kourou.protocol.bodies.route import MASTER_ID
 from kourou.protocol.codes import ResponseCode
+from kourou.protocol.failover_status import FailoverStatus
 from kourou.protocol.names import is_dlq_topic, is_retry_topic, is_system_group, is_system_topic, reply_topic
 
 FIRST_SAMPLE_S: Final = 1.0
 """Between the first sample and the first result, if the interval is longer."""
 _STATS_TIMEOUT_FACTOR: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class SetPart:
+    """A broker's part in a set that chooses its master."""
+
+    member_id: int
+    epoch: int
+    is_in_sync: bool
+    in_sync: int
+    """How many members of the set are in sync."""
+    alive: int
+
+    @classmethod
+    def of(cls, runtime: Mapping[str, str]) -> SetPart | None:
+        """From a broker's state; None if it is no member of a set."""
+        status = FailoverStatus.of(runtime)
+        if status is None:
+            return None
+        is_in_sync = status.member_id in status.in_sync
+        return cls(status.member_id, status.epoch, is_in_sync, len(status.in_sync), len(status.alive))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +69,7 @@ class BrokerRow:
     lag_ms: int | None = None
     replication_problem: str = ""
     """Why a slave does not follow its master."""
+    failover: SetPart | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +234,7 @@ def _broker_row(broker: BrokerSummary, slave: SlaveLag | None) -> BrokerRow:
         slave.lag_bytes if slave else None,
         slave.lag_ms if slave else None,
         slave.problem if slave else "",
+        SetPart.of(broker.runtime),
     )
 
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from kourou.broker.groups.producers import ProducerManager
     from kourou.broker.metrics.broker_metrics import BrokerMetrics
     from kourou.broker.pull.long_polling import PullRequestHoldService
+    from kourou.broker.replication.slave_part import SlavePart
     from kourou.broker.storage.commit_cycle import CommitCycle
     from kourou.config.broker import BrokerConfig
     from kourou.transport.cycles import Cycles
@@ -153,16 +154,20 @@ class RunningBroker:
             wiring.pull_part(services),
             sends,
             wiring.producers_part(services),
-            HandlersPart(wiring.config_processor(services, retention)),
+            HandlersPart(wiring.config_processor(services, retention), *setup.handlers),
         )
         client = RemotingClient(client_settings(config, config.connect_timeout_millis))
         epochs = EpochFile(setup.files, store.config.root)
-        master = wiring.master_part(services, epochs)
+        membership = setup.membership
+        self.master = master = wiring.master_part(services, epochs, membership)
         handlers = (*handlers, master)
         master_found: Callable[[str | None, str | None], None] | None = None
+        self.slave: SlavePart | None = None
         if config.is_slave:
-            slave = wiring.slave_part(services, epochs, client)
-            handlers, master_found = (*handlers, slave), slave.master_found
+            self.slave = slave = wiring.slave_part(services, epochs, client, membership)
+            handlers = (*handlers, slave)
+            # The master of a fail-over set is found in etcd.
+            master_found = slave.master_found if membership is None else None
         out_api = self._out_api = BrokerOuterApi(
             client,
             identity_of(config, services.address),
@@ -176,6 +181,7 @@ class RunningBroker:
 
             self.metrics = make_metrics(
                 services,
+                journal,
                 transactions,
                 master.server,
                 bulk_handler,
@@ -202,6 +208,7 @@ class RunningBroker:
             out_api=out_api,
             changed=services.changed,
             master_found=master_found,
+            reign=membership.reign if membership else None,
         )
         # These have threads, so they are made when nothing can fail any more.
         preparer = FilePreparer(store.log)

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from kourou.broker.admission import Admission, AdmissionCheck
 from kourou.broker.assembly import RunningBroker
 from kourou.broker.hooks import BrokerHooks
+from kourou.broker.part import Handler
+from kourou.broker.replication.membership import Membership
 from kourou.broker.services import BrokerServices, BrokerSetup
 from kourou.clock import Clock
 from kourou.config.broker import BrokerConfig
@@ -59,8 +61,9 @@ class _Stopping(_Open):
 class BrokerController:
     """One broker. Create it anywhere, `start` and `stop` it once, on the same loop; or use `async with`.
 
-    `checks` decide which requests are admitted, from the first one on (admission.py). `has_metrics`: metrics
-    are measured although no port of the configuration serves them.
+    `checks` decide which requests are admitted, from the first one on (admission.py). `membership`: its part
+    in a fail-over set. `has_metrics`: metrics are measured although no port of the configuration serves
+    them. `handlers` serve further requests, `runtime_keys` are added to the runtime information.
     """
 
     def __init__(
@@ -71,7 +74,10 @@ class BrokerController:
         clock: Clock | None = None,
         hooks: BrokerHooks | None = None,
         checks: Iterable[AdmissionCheck] = (),
+        membership: Membership | None = None,
         has_metrics: bool = False,
+        handlers: Sequence[Handler] = (),
+        runtime_keys: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._setup = BrokerSetup(
             config=config,
@@ -80,7 +86,10 @@ class BrokerController:
             hooks=hooks or BrokerHooks(),
             checks=tuple(checks),
             kernel=choose_kernel(is_enabled=config.compiled_kernel_enable),
+            membership=membership,
             has_metrics=has_metrics,
+            handlers=handlers,
+            runtime_keys=runtime_keys,
         )
         self._state: _Closed | _Open = _Closed()
 
@@ -170,6 +179,11 @@ class BrokerController:
     def services(self) -> BrokerServices:
         """What the parts share, for programs that embed a broker and look inside."""
         return self._open.running.services
+
+    @property
+    def running(self) -> RunningBroker:
+        """The broker around its open store."""
+        return self._open.running
 
     @property
     def admission(self) -> Admission:

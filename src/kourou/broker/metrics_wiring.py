@@ -18,6 +18,7 @@ from kourou.metrics.process import LoopLag
 from kourou.transport.request_latency import RequestLatency
 
 if TYPE_CHECKING:
+    from kourou.broker.atomic.journal import Journal
     from kourou.broker.replication.replica_server import ReplicaServer
     from kourou.broker.services import BrokerServices
     from kourou.broker.transactions.transactions import Transactions
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 def make_metrics(
     services: BrokerServices,
+    journal: Journal,
     transactions: Transactions,
     replicas: ReplicaServer,
     fast_path: BulkHandler | None,
@@ -48,6 +50,7 @@ def make_metrics(
         appender=store.appender,
         damages=store.damages,
         sequences=store.producers.table,
+        atomics=journal,
         queue_folder=store.config.queue_folder,
         stats=services.stats,
         commit_cycle=services.commit_cycle,

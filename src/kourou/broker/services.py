@@ -7,7 +7,7 @@ broker they embed. Parts and processors do not receive it: each takes the object
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -20,10 +20,12 @@ from kourou.broker.groups.consumers import ConsumerIdsNotifier, ConsumerManager
 from kourou.broker.groups.producers import ProducerManager
 from kourou.broker.groups.rebalance_lock import RebalanceLockManager
 from kourou.broker.hooks import BrokerHooks
+from kourou.broker.part import Handler
 from kourou.broker.pull.long_polling import PullRequestHoldService
 from kourou.broker.pull.pull_message_processor import PullMessageProcessor
 from kourou.broker.pull.pull_targets import PullTargets
 from kourou.broker.registration.registration import ChangeSignal
+from kourou.broker.replication.membership import Membership
 from kourou.broker.replication.replica_status import ReplicaStatus
 from kourou.broker.settings import KernelStatus, LiveConfig, free_port, store_root
 from kourou.broker.stats.broker_stats import BrokerStatsManager, StoreStats
@@ -49,6 +51,17 @@ from kourou.transport.cycles import Cycles
 from kourou.transport.tasks import TaskOwner
 
 
+def with_ports(config: BrokerConfig) -> BrokerConfig:
+    """The same with ports, if none are configured. ConfigError: none is free."""
+    if config.listen_port and config.ha_listen_port:
+        return config
+    port = config.listen_port or free_port(config.bind_address)
+    ha_port = config.ha_listen_port or free_port(config.bind_address)
+    # Two below a free port is not for us to take.
+    fast_port = config.fast_listen_port or 0
+    return replace(config, listen_port=port, ha_listen_port=ha_port, fast_listen_port=fast_port)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSetup:
     """What a broker is made of beside its store."""
@@ -59,8 +72,14 @@ class BrokerSetup:
     hooks: BrokerHooks
     checks: Iterable[AdmissionCheck]
     kernel: KernelChoice
+    membership: Membership | None = None
+    """The broker's part in a fail-over set; None: it is in none."""
     has_metrics: bool = False
     """Whether metrics are measured even if no port of the broker's own serves them."""
+    handlers: Sequence[Handler] = ()
+    """What serves further requests."""
+    runtime_keys: Callable[[], Mapping[str, str]] = dict
+    """More keys for the runtime information."""
 
     @property
     def measures(self) -> bool:
@@ -75,17 +94,7 @@ class BrokerSetup:
 
     def checked(self) -> Self:
         """The same with ports, if none are configured. ConfigError: none is free."""
-        config = self.config
-        if config.listen_port and config.ha_listen_port:
-            return self
-        port = config.listen_port or free_port(config.bind_address)
-        ha_port = config.ha_listen_port or free_port(config.bind_address)
-        # Two below a free port is not for us to take.
-        fast_port = config.fast_listen_port or 0
-        return replace(
-            self,
-            config=replace(config, listen_port=port, ha_listen_port=ha_port, fast_listen_port=fast_port),
-        )
+        return replace(self, config=with_ports(self.config))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +139,8 @@ class BrokerServices:
     update_config: Callable[[Mapping[str, str]], None]
     """Change keys while running and write them to the configuration file; ConfigError or RequestError."""
     kernel: KernelStatus
+    runtime_keys: Callable[[], Mapping[str, str]]
+    """More keys for the runtime information."""
     hooks: BrokerHooks
     new_uniq_key: Callable[[], str]
     """For messages that have no id of their sender."""
@@ -292,6 +303,7 @@ class BrokerServices:
             changed=changed,
             update_config=update_config,
             kernel=KernelStatus(setup.kernel),
+            runtime_keys=setup.runtime_keys,
             hooks=setup.hooks,
             new_uniq_key=new_uniq_key,
         )

@@ -42,6 +42,14 @@ class KernelStatus:
 
     current: KernelChoice
 
+    def fail(self, during: str) -> None:
+        """The kernel failed, and is not used any more."""
+        self.current = KernelChoice(
+            None,
+            f"it failed during {during}",
+            "see the broker's log for the traceback and report it; restart the broker",
+        )
+
 
 def store_config(config: BrokerConfig, store_host: bytes) -> MessageStoreConfig:
     """The store; `store_host` is the advertised address as records keep it."""

@@ -13,6 +13,7 @@ from kourou.broker.atomic.part import AtomicPart
 from kourou.broker.atomic.participant import AtomicParticipant
 from kourou.broker.atomic.peers import BrokerPeers
 from kourou.broker.atomic.publisher import AtomicPublisher
+from kourou.broker.atomic.staged_entries import EntryPuts
 from kourou.broker.atomic.staging import StagingChecks
 from kourou.broker.delay.delayed_delivery import DelayedDelivery
 from kourou.broker.delay.deliveries import DeliveryWriter
@@ -26,6 +27,7 @@ from kourou.broker.part import HandlersPart, Periodic
 from kourou.broker.pull.query_message_processor import QueryMessageProcessor
 from kourou.broker.registration.out_api import BrokerOuterApi
 from kourou.broker.replication.master_part import MasterPart
+from kourou.broker.replication.membership import Membership
 from kourou.broker.replication.slave_part import SlavePart
 from kourou.broker.send.fast_send_path import FastSendPath
 from kourou.broker.send.reply_processor import ReplyMessageProcessor
@@ -462,18 +464,28 @@ def atomic_part(
     )
     participant = AtomicParticipant(
         journal=journal,
-        checks=StagingChecks(targets=_send_targets(services), hooks=hooks, appender=services.store.appender),
+        checks=StagingChecks(
+            targets=_send_targets(services),
+            hooks=hooks,
+            appender=services.store.appender,
+            kernel=services.kernel,
+        ),
         admission=services.admission,
         publisher=AtomicPublisher(
             journal=journal,
-            appender=services.store.appender,
-            queues=services.store.queues,
+            entries=EntryPuts(
+                appender=services.store.appender,
+                queues=services.store.queues,
+                kernel=services.kernel,
+                store_host=services.store_host,
+            ),
             cycles=services.cycles,
             topics=services.topics,
             step=step,
         ),
         tasks=services.tasks,
         query=peers.query_atomic,
+        epoch_of=peers.epoch_of,
         now_ms=services.now_ms,
         step=step,
     )
@@ -546,10 +558,11 @@ def runtime_info(services: BrokerServices) -> RuntimeInfo:
         clock_watch=services.clock_watch,
         stats=services.stats,
         kernel=services.kernel,
+        more_keys=services.runtime_keys,
     )
 
 
-def master_part(services: BrokerServices, epochs: EpochFile) -> MasterPart:
+def master_part(services: BrokerServices, epochs: EpochFile, membership: Membership | None) -> MasterPart:
     """Slaves, and what senders wait for."""
     return MasterPart(
         config=services.live_config,
@@ -561,11 +574,15 @@ def master_part(services: BrokerServices, epochs: EpochFile) -> MasterPart:
         cycles=services.cycles,
         commit_cycle=services.commit_cycle,
         admission=services.admission,
+        appender=services.store.appender,
+        reign=membership.reign if membership else None,
         tasks=services.tasks,
     )
 
 
-def slave_part(services: BrokerServices, epochs: EpochFile, client: RemotingClient) -> SlavePart:
+def slave_part(
+    services: BrokerServices, epochs: EpochFile, client: RemotingClient, membership: Membership | None
+) -> SlavePart:
     """What a slave does to be like its master."""
     return SlavePart(
         config=services.live_config,
@@ -588,4 +605,5 @@ def slave_part(services: BrokerServices, epochs: EpochFile, client: RemotingClie
         now_ms=services.now_ms,
         address=services.address,
         status=services.replica_status,
+        membership=membership,
     )

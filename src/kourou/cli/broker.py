@@ -31,6 +31,7 @@ from kourou.store.disk.store_lock import StoreLock
 
 if TYPE_CHECKING:
     from kourou.broker.controller import BrokerController
+    from kourou.failover.member import FailoverMember
 
 _log = logging.getLogger(__name__)
 
@@ -80,16 +81,15 @@ def default_log(config: BrokerConfig) -> Path:
 
 def _serve(config: BrokerConfig, log: LogConfig, options: BrokerOptions) -> None:
     # Imported late: printing or rejecting a configuration needs no event loop.
-    from kourou.broker.controller import BrokerController
     from kourou.cli.service import STORE_STOP, Service, run_server
 
-    async def started(broker: BrokerController) -> None:
+    async def started(broker: BrokerController | FailoverMember) -> None:
         _print_booted(broker, log)
         await _warn_of_address(broker)
 
     run_server(
         Service(
-            lambda: BrokerController(config),
+            lambda: make_broker(config),
             COMPONENT,
             started,
             None if options.is_supervised else run_folder(os.environ),
@@ -100,7 +100,18 @@ def _serve(config: BrokerConfig, log: LogConfig, options: BrokerOptions) -> None
     )
 
 
-async def _warn_of_address(broker: BrokerController) -> None:
+def make_broker(config: BrokerConfig) -> BrokerController | FailoverMember:
+    """The broker of a configuration: one with a role of its own, or a member of a fail-over set."""
+    if config.has_failover:
+        from kourou.failover.member import FailoverMember
+
+        return FailoverMember(config)
+    from kourou.broker.controller import BrokerController
+
+    return BrokerController(config)
+
+
+async def _warn_of_address(broker: BrokerController | FailoverMember) -> None:
     from kourou.broker.registration.advertised_address import reach_warning
 
     warning = await reach_warning(broker.config.bind_address, broker.config.broker_ip1, broker.port)
@@ -108,7 +119,7 @@ async def _warn_of_address(broker: BrokerController) -> None:
         _log.warning("%s", warning)
 
 
-def _print_booted(broker: BrokerController, log: LogConfig) -> None:
+def _print_booted(broker: BrokerController | FailoverMember, log: LogConfig) -> None:
     # Scripts wait for the start of this line, which is Apache's.
     config = broker.config
     boot = f"The broker[{config.broker_name}, {broker.address}] boot success. serializeType=JSON"

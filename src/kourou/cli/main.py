@@ -179,7 +179,16 @@ _print_important = click.option(
     default="0",
     help="Slaves of each broker; each is a process, restarted if it dies.",
 )
-@click.option("--sync", is_flag=True, help="Acknowledge a message when a slave has it (SYNC_MASTER).")
+@click.option(
+    "--sync",
+    is_flag=True,
+    help="Acknowledge a message when a slave has it (SYNC_MASTER); always so with --failover.",
+)
+@click.option(
+    "--failover",
+    is_flag=True,
+    help="A slave becomes master when the master dies. Needs --slaves and the program etcd, which it runs.",
+)
 @click.option("--host", metavar="ADDR", default="127.0.0.1", help="Address to listen on; 0.0.0.0 means all.")
 @click.option("--advertise", metavar="HOST", help="Address that clients connect to, if different.")
 @_http_port
@@ -195,6 +204,7 @@ def standalone(
     brokers: str,
     slaves: str,
     sync: bool,
+    failover: bool,
     host: str,
     advertise: str | None,
     http_port: str | None,
@@ -215,6 +225,7 @@ def standalone(
             brokers=whole_number("--brokers", brokers),
             slaves=whole_number("--slaves", slaves),
             sync=sync,
+            failover=failover,
             host=host,
             advertise=advertise,
             http_port=None if http_port is None else whole_number("--http-port", http_port),

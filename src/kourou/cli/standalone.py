@@ -52,6 +52,10 @@ def run_standalone(
 ) -> None:
     """Run name server and brokers, and the console if it has a port, until a signal stops them."""
     options.check()
+    if options.failover:
+        from kourou.standalone.etcd_process import etcd_program
+
+        etcd_program()  # before anything is made
     console = None if console_port is None else _console_settings(options, console_port)
     options.make_folder()
     # First, so that nothing is written into the log of servers that are already running there.

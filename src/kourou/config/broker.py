@@ -17,6 +17,7 @@ from typing import Final, Self
 from kourou.config.broker_settings import BrokerSettings
 from kourou.config.broker_without_effect import BROKER_KEYS_WITHOUT_EFFECT
 from kourou.config.component import ComponentConfig, attributes_of
+from kourou.config.failover_settings import FailoverSettings
 from kourou.config.host import advertised_address, host_name
 from kourou.config.keys import Key, KeyTable, Value, settings_of
 from kourou.config.metrics_settings import PROM, MetricsSettings
@@ -32,7 +33,13 @@ SLAVE: Final = "SLAVE"
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerConfig(
-    BrokerSettings, StoreSettings, ReplicationSettings, MetricsSettings, RemotingSettings, ComponentConfig
+    BrokerSettings,
+    StoreSettings,
+    ReplicationSettings,
+    FailoverSettings,
+    MetricsSettings,
+    RemotingSettings,
+    ComponentConfig,
 ):
     """The configuration of a broker. Paths are absolute once loaded from a file or options.
 
@@ -53,6 +60,8 @@ class BrokerConfig(
             object.__setattr__(self, attribute, value)
         if self.ha_listen_port is None and self.listen_port:
             object.__setattr__(self, "ha_listen_port", self.listen_port + 1)
+        if self.min_in_sync_replicas is None:
+            object.__setattr__(self, "min_in_sync_replicas", 2 if self.has_failover else 1)
         if self.fast_listen_port is None and self.listen_port:
             object.__setattr__(self, "fast_listen_port", max(self.listen_port - 2, 0))
 
@@ -60,6 +69,11 @@ class BrokerConfig(
     def saved_in(self) -> str | None:
         """The file that changes are written to."""
         return self.broker_config_path
+
+    @property
+    def min_copies(self) -> int:
+        """`minInSyncReplicas`, or its default."""
+        return self.min_in_sync_replicas or 1
 
     @property
     def is_slave(self) -> bool:

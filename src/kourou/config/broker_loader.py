@@ -69,7 +69,9 @@ def _check_together(settings: Settings) -> None:
         )
     is_slave = values.get("brokerRole") == SLAVE
     broker_id = int(str(values.get("brokerId", MASTER_ID)))
-    if is_slave and broker_id <= MASTER_ID:
+    if values.get("failoverEtcdEndpoints"):
+        _check_failover(settings)
+    elif is_slave and broker_id <= MASTER_ID:
         where = given["brokerId"] if "brokerId" in given else given["brokerRole"]
         settings.problems.append(
             f"{where}: a slave needs a brokerId above {MASTER_ID}, which is the master's"
@@ -80,6 +82,30 @@ def _check_together(settings: Settings) -> None:
     if values.get("mappedFileSizeConsumeQueue") == _MISREAD_QUEUE_SIZE:
         units = _MISREAD_QUEUE_SIZE // _UNIT_BYTES
         notes.append(f"{given['mappedFileSizeConsumeQueue']} is in bytes: {units} messages")
+
+
+def _check_failover(settings: Settings) -> None:
+    values, given = settings.values, settings.given
+    if values.get("brokerRole") == SLAVE:
+        settings.problems.append(
+            f"{given['brokerRole']}: a member of a fail-over set finds its role by itself; give SYNC_MASTER "
+            "or ASYNC_MASTER, which says how it acknowledges when it is master"
+        )
+    if values.get("haMasterAddress"):
+        settings.problems.append(
+            f"{given['haMasterAddress']}: a member of a fail-over set finds its master in etcd; remove this "
+            "key"
+        )
+    if values.get("syncFromLastFile"):
+        settings.problems.append(
+            f"{given['syncFromLastFile']}: a member of a fail-over set has the whole log; remove this key"
+        )
+    if bool(values.get("failoverEtcdUser")) != bool(values.get("failoverEtcdPassword")):
+        name = "failoverEtcdUser" if values.get("failoverEtcdUser") else "failoverEtcdPassword"
+        settings.problems.append(f"{given[name]}: give failoverEtcdUser and failoverEtcdPassword, or neither")
+    if "brokerId" in given:
+        settings.notes.append(f"{given['brokerId']} has no effect: a member's number is given by etcd")
+        values["brokerId"] = MASTER_ID
 
 
 def _complete(settings: Settings, path: Path | None, environ: Mapping[str, str]) -> None:

@@ -81,7 +81,6 @@ _REGISTRATION: Final = (
         syncControllerMetadataPeriod=10_000,
         controllerHeartBeatTimeoutMills=10_000,
     ),
-    *keys(INT, _NO_CONTROLLER, brokerElectionPriority=2_147_483_647),
 )
 
 _CONSUMING: Final = (

@@ -42,6 +42,24 @@ def split_labels(text: str) -> list[tuple[str, str]]:
     return [(name.strip(), value.strip()) for name, _, value in pairs]
 
 
+def endpoints(text: str) -> str | None:
+    """Addresses, each alone or as a URL."""
+    parts = split_addresses(text)
+    schemes = {part.partition("://")[0] for part in parts if "://" in part}
+    if (
+        len(schemes) <= 1
+        and schemes <= {"http", "https"}
+        and all(_is_address(part.rpartition("://")[2]) for part in parts)
+    ):
+        return None
+    return "host:port or https://host:port, several separated by ; as in 10.0.0.1:2379;10.0.0.2:2379"
+
+
+def key_prefix(text: str) -> str | None:
+    """What keys in etcd begin with."""
+    return None if text.startswith("/") and text.isprintable() and " " not in text else "a path as in /kourou"
+
+
 def labels(text: str) -> str | None:
     """`name:value`, several separated by `,`."""
     pairs = split_labels(text)

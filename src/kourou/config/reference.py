@@ -14,6 +14,7 @@ from typing import Final
 from kourou.config.broker import BrokerConfig
 from kourou.config.broker_settings import BrokerSettings
 from kourou.config.component import ComponentConfig
+from kourou.config.failover_settings import FailoverSettings
 from kourou.config.keys import Key, KeyTable, ValueType, format_value, settings_of
 from kourou.config.metrics_settings import MetricsSettings
 from kourou.config.namesrv import NamesrvConfig
@@ -22,6 +23,13 @@ from kourou.config.remoting import RemotingServerSettings, TlsSettings
 from kourou.config.replication_settings import ReplicationSettings
 from kourou.config.store_settings import StoreSettings
 
+_BROKER_SETTINGS: Final = (
+    BrokerSettings,
+    StoreSettings,
+    ReplicationSettings,
+    FailoverSettings,
+    MetricsSettings,
+)
 _INTRODUCTION: Final = """\
 # Configuration
 
@@ -71,7 +79,7 @@ _VARIABLES: Final[Mapping[str, str]] = {
 def reference() -> str:
     broker, namesrv = BrokerConfig.known_keys(), NamesrvConfig.known_keys()
     parts = [_INTRODUCTION]
-    parts += ["## Broker\n", *_sections(BrokerSettings, StoreSettings, ReplicationSettings, MetricsSettings)]
+    parts += ["## Broker\n", *_sections(*_BROKER_SETTINGS)]
     parts += ["## Name server\n", _rows(_honoured(NamesrvConfig))]
     parts += ["## Both\n", *_sections(ComponentConfig, RemotingServerSettings, TlsSettings)]
     parts += ["## Clients\n", _CLIENTS, _names("key", _CLIENT_KEYS)]

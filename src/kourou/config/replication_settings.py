@@ -108,11 +108,12 @@ class ReplicationSettings:
         "SLAVE_NOT_AVAILABLE.",
         low=0,
     )
-    min_in_sync_replicas: int = _link(
+    min_in_sync_replicas: int | None = _link(
         "minInSyncReplicas",
         INT,
-        1,
-        "With `enableAutoInSyncReplicas` or `allAckInSyncStateSet`: fewer copies than this are never enough.",
+        None,
+        "With `enableAutoInSyncReplicas`, `allAckInSyncStateSet` or fail-over: fewer copies than this are "
+        "never enough. 1 if not set, and 2 with fail-over.",
         low=1,
     )
     enable_auto_in_sync_replicas: bool = _link(

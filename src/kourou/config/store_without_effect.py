@@ -177,7 +177,6 @@ _REPLICATION: Final = (
         LONG,
         _NO_REPLICATION,
         maxHaTransferByteInSecond=104_857_600,
-        haMaxTimeSlaveNotCatchup=15_000,
         maxChecksumRange=1_073_741_824,
         maxSlaveResendLength=268_435_456,
     ),

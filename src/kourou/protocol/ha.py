@@ -76,6 +76,8 @@ class SlaveHello(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     max_phy_offset: int
     file_bytes: int
     tail: LogTail | None = None
+    known_epoch: int = 0
+    """In a fail-over set: the newest epoch that the slave knows of."""
 
 
 class MasterHello(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -90,6 +92,10 @@ class MasterHello(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     start_phy_offset: int = 0
     refusal: str = ""
     is_diverged: bool = False
+    common_phy_offset: int = -1
+    """With a refusal: up to where the slave's log is the master's, if that is known."""
+    epoch: int = 0
+    """In a fail-over set: that of the master's reign."""
 
 
 class Transfer(NamedTuple):

@@ -11,6 +11,7 @@ description of a numpy dtype for many, and the header `_layout.h` of the compile
     BINARY_COMMAND    head of a command in the binary serialization, without a remark
     SEND_FIELDS       header fields of SEND_MESSAGE_V2, by their letters
     WINDOW_*          words of a window of sequences, in memory
+    ORPHANED_TAIL     head of a file with records that were cut off a CommitLog
 
 What follows the head of a record: body, topic length (one byte; V2: two), topic, properties length (two
 bytes), properties. Numpy is not imported here: clients do without it.
@@ -221,6 +222,22 @@ BINARY_COMMAND: Final = Layout(
 )
 BINARY_NAME_LENGTH: Final = I2
 BINARY_VALUE_LENGTH: Final = I4
+
+ORPHANED_TAIL: Final = Layout(
+    "ORPHANED_TAIL",
+    ("magic", U4),
+    ("head_crc", U4),
+    ("records_crc", U4),
+    ("set_length", U2),
+    ("epoch", I8),
+    ("start_phy_offset", I8),
+    ("end_phy_offset", I8),
+    ("file_bytes", I8),
+    ("saved_ms", I8),
+)
+"""Then the name of the broker set, `set_length` bytes of UTF-8, and the bytes of the log. `records_crc` is of
+those, `head_crc` of all from there up to them; `file_bytes` is the length of the log's files."""
+ORPHANED_TAIL_MAGIC: Final = 0x4B544131  # KTA1
 
 # -- fields of a send --------------------------------------------------------------------------------
 

@@ -7,7 +7,9 @@ application chose. Each program that opens a name gets a greater epoch, which no
 if a power loss or a promotion loses an opening, since it is a time. Sequences count the messages of one
 producer in one queue, from 0. The property counts only in a send whose header says so (`kourouSequenced`);
 brokers remove it from other sends: a program that forwards a message with all its properties does not repeat
-the original. The record of an opening has a word in place of the sequence.
+the original. The record of an opening has a word in place of the sequence, `open` or `open-gaps`, and behind
+a dot the nonce that the client gave the opening, by which its repeats are recognized; the record that makes
+brokers forget a producer has `forget`.
 """
 
 from __future__ import annotations
@@ -38,11 +40,15 @@ NAME_PREFIX: Final = "@"
 """An id that begins with it is a name that an application chose: it does not expire."""
 OPENED: Final = "open"
 OPENED_WITH_GAPS: Final = "open-gaps"
+FORGOTTEN: Final = "forget"
+NONCE_BYTES: Final = 8
 _NAME: Final = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_NAME_LENGTH}}}")
 _IDENTITY: Final = re.compile(
     rf"(@[A-Za-z0-9._-]{{1,{MAX_NAME_LENGTH}}}|[0-9a-f]{{16}}):(0|[1-9][0-9]{{0,15}})"
 )
 _SEQUENCE: Final = re.compile(r"0|[1-9][0-9]{0,18}")
+_NONCE: Final = rf"[0-9a-f]{{{2 * NONCE_BYTES}}}"
+_OPENING: Final = re.compile(rf"({OPENED}|{OPENED_WITH_GAPS})(?:\.({_NONCE}))?")
 
 
 class ProducerSequence(NamedTuple):
@@ -61,6 +67,14 @@ class ProducerOpening(NamedTuple):
     producer_id: str
     epoch: int
     allows_gaps: bool
+    nonce: str | None = None
+
+
+class ProducerForgotten(NamedTuple):
+    """What a record says that makes brokers forget a producer, up to this epoch."""
+
+    producer_id: str
+    epoch: int
 
 
 def identity_of(producer_id: str, epoch: int) -> str:
@@ -84,7 +98,13 @@ def format_sequence(identity: str, sequence: int) -> str:
 def format_opening(opening: ProducerOpening) -> str:
     """The value of the property in the record of an opening."""
     word = OPENED_WITH_GAPS if opening.allows_gaps else OPENED
-    return f"{opening.producer_id}:{opening.epoch}:{word}"
+    nonce = "" if opening.nonce is None else f".{opening.nonce}"
+    return f"{opening.producer_id}:{opening.epoch}:{word}{nonce}"
+
+
+def format_forgotten(forgotten: ProducerForgotten) -> str:
+    """The value of the property in the record that a producer is forgotten."""
+    return f"{forgotten.producer_id}:{forgotten.epoch}:{FORGOTTEN}"
 
 
 def parse_sequence(value: str) -> ProducerSequence:
@@ -94,20 +114,23 @@ def parse_sequence(value: str) -> ProducerSequence:
     ProducerSequence(identity='@loader-7:3', producer_id='@loader-7', epoch=3, sequence=41)
     """
     parsed = parse_property(value)
-    if isinstance(parsed, ProducerOpening):
+    if not isinstance(parsed, ProducerSequence):
         raise _malformed(value)
     return parsed
 
 
-def parse_property(value: str) -> ProducerSequence | ProducerOpening:
-    """The property of a stored record, which may be an opening; ProtocolError if it is malformed."""
+def parse_property(value: str) -> ProducerSequence | ProducerOpening | ProducerForgotten:
+    """The property of a stored record, of a message or of a producer; ProtocolError if it is malformed."""
     identity, _, last = value.rpartition(":")
     found = _IDENTITY.fullmatch(identity)
     if found is None:
         raise _malformed(value)
     producer_id, epoch = found[1], int(found[2])
-    if last in (OPENED, OPENED_WITH_GAPS):
-        return ProducerOpening(producer_id, epoch, last == OPENED_WITH_GAPS)
+    opening = _OPENING.fullmatch(last)
+    if opening is not None:
+        return ProducerOpening(producer_id, epoch, opening[1] == OPENED_WITH_GAPS, opening[2])
+    if last == FORGOTTEN:
+        return ProducerForgotten(producer_id, epoch)
     if epoch > MAX_EPOCH or _SEQUENCE.fullmatch(last) is None or int(last) > MAX_SEQUENCE:
         raise _malformed(value)
     return ProducerSequence(identity, producer_id, epoch, int(last))
@@ -144,6 +167,12 @@ def check_producer_name(name: str) -> None:
         raise ValueError(
             f"producer name {name!r}: 1 to {MAX_NAME_LENGTH} letters, digits, '.', '_' and '-' are allowed"
         )
+
+
+def check_nonce(nonce: str) -> None:
+    """ValueError if no opening can have this nonce."""
+    if re.fullmatch(_NONCE, nonce) is None:
+        raise ValueError(f"nonce {nonce[:100]!r}: it must have {2 * NONCE_BYTES} digits from 0 to f")
 
 
 def _malformed(value: str) -> ProtocolError:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kourou.spark.pipelines.archive.archive_folder import open_archive
-    from kourou.spark.pipelines.lake.lake import read_lake
+    from kourou.spark.pipelines.lake.lake import parquet_files, read_lake
     from kourou.spark.session import local_session
     from kourou.spark.source.data_loss import DataLossError
     from kourou.spark.source.data_source import RocketmqDataSource
@@ -33,7 +33,7 @@ else:
         __name__,
         {
             "kourou.spark.pipelines.archive.archive_folder": ("open_archive",),
-            "kourou.spark.pipelines.lake.lake": ("read_lake",),
+            "kourou.spark.pipelines.lake.lake": ("parquet_files", "read_lake"),
             "kourou.spark.session": ("local_session",),
             "kourou.spark.source.data_loss": ("DataLossError",),
             "kourou.spark.source.data_source": ("RocketmqDataSource",),
@@ -53,6 +53,7 @@ __all__ = [
     "StreamMetrics",
     "local_session",
     "open_archive",
+    "parquet_files",
     "read_lake",
     "register",
     "stream_lag",

@@ -1,7 +1,8 @@
 """The options of standalone, and the resulting configurations of name server and brokers.
 
 Masters are `broker-a`, `broker-b`, …, ports 10 apart. The slaves of `broker-a` are `broker-a-s1`,
-`broker-a-s2`, …, two ports apart from it and from each other.
+`broker-a-s2`, …, two ports apart from it and from each other. With fail-over these are the members of one
+broker set, of which each may be the master.
 """
 
 from __future__ import annotations
@@ -77,6 +78,8 @@ class StandaloneOptions:
     slaves: int = 0
     # Whether masters acknowledge a message when a slave has it.
     sync: bool = False
+    # Whether the members of a broker set choose their master by themselves, by an etcd of this standalone.
+    failover: bool = False
     # Loopback: what is started to try something out must not be open to everybody.
     host: str = LOOPBACK
     # The advertised address; the listening address if not given.
@@ -100,6 +103,8 @@ class StandaloneOptions:
             problems.append(f"--slaves {self.slaves}: must be from 0 to {MAX_SLAVES}, for each broker")
         if self.sync and not self.slaves:
             problems.append("--sync: a message is acknowledged when a slave has it; add --slaves 1")
+        if self.failover and not self.slaves:
+            problems.append("--failover: a slave takes over from the master; add --slaves 2")
         ports = {
             "--namesrv-port": self.namesrv_port,
             "--broker-port": self.broker_port,
@@ -203,8 +208,10 @@ def namesrv_config(options: StandaloneOptions) -> tuple[NamesrvConfig, list[str]
     return load_namesrv_config(path, overrides, option_names=NAMESRV_OPTIONS)
 
 
-def broker_overrides(options: StandaloneOptions, replica: Replica, namesrv_addr: str) -> dict[str, str]:
-    """RocketMQ keys of a broker."""
+def broker_overrides(
+    options: StandaloneOptions, replica: Replica, namesrv_addr: str, etcd_address: str | None = None
+) -> dict[str, str]:
+    """RocketMQ keys of a broker; `etcd_address` with fail-over."""
     keys = {
         "brokerName": replica.broker_name,
         "brokerIP1": options.advertised,
@@ -219,7 +226,9 @@ def broker_overrides(options: StandaloneOptions, replica: Replica, namesrv_addr:
         keys["haListenPort"] = "0"
     if not options.is_single:
         keys["fastListenPort"] = "0"  # two below a master there may be a slave
-    if replica.is_slave:
+    if etcd_address is not None:
+        keys |= {"brokerRole": SYNC_MASTER, "failoverEtcdEndpoints": etcd_address}
+    elif replica.is_slave:
         keys |= {"brokerRole": SLAVE, "brokerId": str(replica.broker_id)}
     elif options.sync:
         keys["brokerRole"] = SYNC_MASTER
@@ -227,15 +236,17 @@ def broker_overrides(options: StandaloneOptions, replica: Replica, namesrv_addr:
 
 
 def broker_config(
-    options: StandaloneOptions, replica: Replica, namesrv_addr: str
+    options: StandaloneOptions, replica: Replica, namesrv_addr: str, etcd_address: str | None = None
 ) -> tuple[BrokerConfig, list[str]]:
     """The configuration of a broker; other keys may stand in its file."""
-    overrides = broker_overrides(options, replica, namesrv_addr)
+    overrides = broker_overrides(options, replica, namesrv_addr, etcd_address)
     path = _existing(config_file(options, replica))
+    role = "--failover" if options.failover else "--slaves" if replica.is_slave else "--sync"
     names = {
         **BROKER_OPTIONS,
-        "brokerRole": "--slaves" if replica.is_slave else "--sync",
+        "brokerRole": role,
         "brokerId": "--slaves",
+        "failoverEtcdEndpoints": "--failover",
     }
     return load_broker_config(path, overrides, option_names=names, notes_unused=True)
 

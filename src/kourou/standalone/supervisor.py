@@ -3,21 +3,25 @@
 One process is one core; more brokers use the others. A broker that ends by itself stops all: half a cluster
 that looks whole would lose messages from sight. Where masters have slaves, messages stay in sight: then it is
 reported and started again at the same address, after a pause that grows while it does not stay up.
+
+With fail-over there is an etcd too, a process that is kept running in the same way; which broker of a set is
+its master is decided there.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import re
-import signal
-import sys
-from asyncio.subprocess import PIPE, Process
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kourou.config.host import LOOPBACK
+from kourou.config.broker import SLAVE
 from kourou.errors import KourouError
+from kourou.failover.set_state import SetKeys
 from kourou.namesrv.server import NameServer
+from kourou.standalone.broker_process import BrokerProcess, describe_exit
+from kourou.standalone.broker_sets import BrokerSets
+from kourou.standalone.etcd_process import EtcdProcess, free_ports
 from kourou.standalone.following import wait_followed
 from kourou.standalone.http import start_http
 from kourou.standalone.one_process import start_namesrv
@@ -26,11 +30,10 @@ from kourou.standalone.options import (
     StandaloneOptions,
     broker_config,
     broker_overrides,
-    config_file,
     namesrv_config,
 )
 from kourou.store.kernel import choose_kernel
-from kourou.transport.addresses import join_address, parse_address
+from kourou.transport.addresses import join_address
 
 if TYPE_CHECKING:
     from kourou.config import BrokerConfig
@@ -39,12 +42,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# By name: the layers below commands do not import them, but a child is one.
-_BROKER_COMMAND: Final = ("-m", "kourou.cli.mqbroker", "--supervised")
-_BOOTED: Final = re.compile(r"The broker\[(?P<name>.+), (?P<address>\S+)\] boot success")
-_PROBED: Final = re.compile(r"health checks: http://(?P<address>\S+)/readyz")
-# A child is on this machine, and answers a readiness probe at once or not at all.
-_PROBE_TIMEOUT_MS: Final = 2_000
+Child: TypeAlias = BrokerProcess | EtcdProcess
+
 # A large store that was not closed has to be recovered first.
 _START_TIMEOUT_S: Final = 600.0
 # A slave that copies is connected within milliseconds; one that cannot says why in its log.
@@ -53,100 +52,6 @@ _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 30.0
 # A broker that has run for so long is not one that fails to start.
 _STABLE_S: Final = 60.0
-
-
-class BrokerProcess:
-    """One child: a broker that stops when we do. Create it on the running loop."""
-
-    def __init__(self, name: str, process: Process) -> None:
-        self.name = name
-        self._process = process
-        loop = asyncio.get_running_loop()
-        self.started_s = loop.time()
-        self._booted: asyncio.Future[str] = loop.create_future()
-        self.probe_address: str | None = None
-        # Ends with the exit code.
-        self.ended = asyncio.create_task(self._watch(), name=f"watch-{name}")
-
-    @classmethod
-    async def spawn(
-        cls, options: StandaloneOptions, replica: Replica, namesrv_addr: str, *, port: int | None = None
-    ) -> BrokerProcess:
-        """Start a broker, at its own port if none is given. It has a session of its own: Ctrl-C is for the
-        supervisor, which stops it in order."""
-        name = replica.label
-        keys = broker_overrides(options, replica, namesrv_addr)
-        if port is not None:
-            keys["listenPort"] = str(port)
-        if options.is_measured:
-            keys |= {"httpPort": "0", "httpBindAddress": LOOPBACK}  # for the supervisor's own probes
-        arguments = [f"--logFile={options.log_folder / name}.log"]
-        arguments += [f"--set={key}={text}" for key, text in keys.items()]
-        if config_file(options, replica).exists():
-            arguments.append(f"--configFile={config_file(options, replica)}")
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, *_BROKER_COMMAND, *arguments, stdin=PIPE, stdout=PIPE, start_new_session=True
-        )
-        return cls(name, process)
-
-    async def _watch(self) -> int:
-        """Read its output to the end; the boot line has its address."""
-        assert self._process.stdout is not None
-        while line := await self._process.stdout.readline():
-            text = line.decode(errors="replace")
-            if booted := _BOOTED.match(text):
-                self._booted.set_result(booted["address"])
-            elif probed := _PROBED.match(text):
-                self.probe_address = probed["address"]
-        if not self._booted.done():
-            self._booted.set_result("")
-        return await self._process.wait()
-
-    async def wait_booted_or_ended(self) -> bool:
-        """Wait until it serves; False if it ended before. It reports failures on stderr."""
-        return bool(await asyncio.shield(self._booted))
-
-    async def wait_booted(self) -> None:
-        """Wait until it serves. KourouError if it ended before."""
-        if not await self.wait_booted_or_ended():
-            raise KourouError(f"{self.name} did not start: {describe_exit(await asyncio.shield(self.ended))}")
-
-    async def why_not_ready(self) -> str | None:
-        """Why clients cannot use it now; None: they can."""
-        if self.ended.done():
-            return f"{self.name} has ended and is being restarted"
-        if self.probe_address is None:
-            return f"{self.name} is starting"
-        from kourou.transport.http_probe import ask_readyz
-
-        why_not = await ask_readyz(self.probe_address, _PROBE_TIMEOUT_MS)
-        return why_not and f"{self.name}: {why_not}"
-
-    @property
-    def address(self) -> str:
-        """The advertised address, once it serves; empty if it ended before."""
-        return self._booted.result()
-
-    @property
-    def port(self) -> int:
-        """Its port, once it serves."""
-        return parse_address(self.address)[1]
-
-    async def stop(self) -> None:
-        """Ask it to stop and wait for that."""
-        is_running = self._process.returncode is None
-        if is_running:
-            self._process.send_signal(signal.SIGTERM)
-        # One that does not serve yet may be ended by the signal, or say itself why it does not start.
-        is_serving = is_running and self._booted.done() and bool(self._booted.result())
-        code = await asyncio.shield(self.ended)
-        if is_serving and code:
-            _log.error("%s did not stop in order: %s", self.name, describe_exit(code))
-
-    def kill(self) -> None:
-        """End it now; its store will be recovered at the next start."""
-        if self._process.returncode is None:
-            self._process.kill()
 
 
 class RestartPauses:
@@ -171,6 +76,9 @@ class Supervisor:
         self._namesrv: NameServer | None = None
         self._brokers: dict[Replica, BrokerProcess] = {}
         self._keepers: list[asyncio.Task[None]] = []
+        self._etcd: EtcdProcess | None = None
+        self._sets: BrokerSets | None = None
+        self._masters: set[str] = set()
         self._http: HttpServer | None = None
         self._is_stopping = False
         # What the operator should know of the name server; each broker speaks for itself.
@@ -185,29 +93,68 @@ class Supervisor:
         try:
             self._http = await start_http(self._options, self.why_not_ready, self.metrics_routes)
             self._namesrv = await start_namesrv(NameServer(config, has_metrics=self._options.is_measured))
+            if self._options.failover:
+                await self._start_etcd()
             await self._start_brokers()
         except BaseException:
             await self.stop()
             raise
+
+    async def _start_etcd(self) -> None:
+        ports = free_ports()
+        self._etcd = await self._spawn_etcd(ports)
+        if not await self._etcd.wait_booted_or_ended():
+            raise KourouError(f"etcd did not start; its log says why: {self._etcd.log}")
+        self._keep(self._keep_etcd(self._etcd, ports))
+
+    async def _spawn_etcd(self, ports: tuple[int, int]) -> EtcdProcess:
+        log = self._options.log_folder / "etcd.log"
+        return await EtcdProcess.spawn(self._options.store / "etcd", log, ports)
 
     async def _start_brokers(self) -> None:
         for replica in self._options.replicas:
             self._brokers[replica] = await self._spawn(replica)
         async with asyncio.timeout(_START_TIMEOUT_S):
             await asyncio.gather(*(broker.wait_booted() for broker in self._brokers.values()))
-        if self._options.slaves:
+        if self._etcd is not None:
+            await self._wait_in_sync(self._etcd.address)
+        elif self._options.slaves:
             await self._wait_followed()
-            self._keepers = [
-                asyncio.create_task(
-                    self._keep_running(replica, self._brokers[replica].port), name="keep-broker"
-                )
-                for replica in self._brokers
-            ]
+        if self._options.slaves:
+            for replica, broker in self._brokers.items():
+                self._keep(self._keep_running(replica, broker.port))
+
+    def _keep(self, keeper: Coroutine[Any, Any, None]) -> None:
+        self._keepers.append(asyncio.create_task(keeper, name="keep-running"))
 
     async def _spawn(self, replica: Replica, *, port: int | None = None) -> BrokerProcess:
+        keys = broker_overrides(self._options, replica, self._own_namesrv, self._etcd_address)
+        return await BrokerProcess.spawn(self._options, replica, keys, port=port)
+
+    @property
+    def _own_namesrv(self) -> str:
         assert self._namesrv is not None
-        address = self._options.namesrv_address(self._namesrv.port)
-        return await BrokerProcess.spawn(self._options, replica, address, port=port)
+        return self._options.namesrv_address(self._namesrv.port)
+
+    @property
+    def _etcd_address(self) -> str | None:
+        return None if self._etcd is None else self._etcd.address
+
+    async def _wait_in_sync(self, etcd_address: str) -> None:
+        """Wait until every set has a master with all of its slaves."""
+        configs = {config.broker_name: config for config in self._configs}
+        self._sets = BrokerSets(
+            etcd_address,
+            [
+                SetKeys.of(config.failover_etcd_prefix, config.broker_cluster_name, name)
+                for name, config in configs.items()
+            ],
+        )
+        try:
+            await self._sets.wait_in_sync(1 + self._options.slaves, _FOLLOW_TIMEOUT_S)
+        except TimeoutError:
+            _log.warning("not all brokers are in sync with their master yet; their logs say why")
+        self._masters = await self._sets.masters()
 
     async def _wait_followed(self) -> None:
         """Wait until every master has its slaves; a send to a SYNC_MASTER needs one."""
@@ -223,20 +170,19 @@ class Supervisor:
 
     async def _keep_running(self, replica: Replica, port: int) -> None:
         """Start a broker again whenever it has ended."""
-        loop, pauses = asyncio.get_running_loop(), RestartPauses()
-        while True:
-            broker = self._brokers[replica]
-            end = describe_exit(await asyncio.shield(broker.ended))
-            pause_s = pauses.next_s(loop.time() - broker.started_s)
-            _log.error("%s ended by itself (%s); restarting it in %g s", broker.name, end, pause_s)
-            await asyncio.sleep(pause_s)
-            try:
-                restarted = self._brokers[replica] = await self._spawn(replica, port=port)
-            except OSError as error:  # no memory, no process left; tried again
-                _log.error("%s cannot be started: %s", broker.name, error.strerror or error)
-                continue
-            if await restarted.wait_booted_or_ended():
-                _log.info("%s serves again at %s", restarted.name, restarted.address)
+
+        async def spawn() -> Child:
+            self._brokers[replica] = restarted = await self._spawn(replica, port=port)
+            return restarted
+
+        await _restart_forever(self._brokers[replica], spawn)
+
+    async def _keep_etcd(self, etcd: EtcdProcess, ports: tuple[int, int]) -> None:
+        async def spawn() -> Child:
+            self._etcd = restarted = await self._spawn_etcd(ports)
+            return restarted
+
+        await _restart_forever(etcd, spawn)
 
     async def stop(self, timeout_ms: int = 3_000) -> None:
         """Stop the slaves together, then the masters, then the name server."""
@@ -252,18 +198,26 @@ class Supervisor:
 
     async def _stop_servers(self, timeout_ms: int) -> None:
         try:
-            for is_slave in (True, False):
-                brokers = [
-                    broker for replica, broker in self._brokers.items() if replica.is_slave is is_slave
-                ]
+            masters = await self._present_masters()
+            for is_master in (False, True):
+                brokers = [each for each in self._brokers.values() if (each in masters) is is_master]
                 await asyncio.gather(*(broker.stop() for broker in brokers))
+            if self._etcd is not None:
+                await self._etcd.stop()
         except asyncio.CancelledError:
-            for broker in self._brokers.values():
-                broker.kill()
+            for child in (*self._brokers.values(), self._etcd):
+                if child is not None:
+                    child.kill()
             raise
         finally:
             if self._namesrv is not None:
                 await self._namesrv.stop(timeout_ms)
+
+    async def _present_masters(self) -> list[BrokerProcess]:
+        if self._sets is None:
+            return [broker for replica, broker in self._brokers.items() if not replica.is_slave]
+        addresses = await self._sets.masters()
+        return [broker for broker in self._brokers.values() if broker.booted_address in addresses]
 
     async def why_not_ready(self) -> str | None:
         """Why clients cannot work now, in one line; None: name server and every broker are ready."""
@@ -347,12 +301,18 @@ class Supervisor:
         if not self._options.slaves:
             return self.broker_addresses
         roles = [config.broker_role for config in self._configs]
-        return [f"{address} {role}" for address, role in zip(self.broker_addresses, roles, strict=True)]
+        return [
+            f"{address} {role if address in self._masters or not self._options.failover else SLAVE}"
+            for address, role in zip(self.broker_addresses, roles, strict=True)
+        ]
 
     @property
     def _configs(self) -> list[BrokerConfig]:
         """The configurations of the brokers, as they read them."""
-        return [broker_config(self._options, replica, self.address)[0] for replica in self._brokers]
+        return [
+            broker_config(self._options, replica, self.address, self._etcd_address)[0]
+            for replica in self._brokers
+        ]
 
     @property
     def kernel_lines(self) -> list[str]:
@@ -364,15 +324,17 @@ class Supervisor:
         return [f"{broker.name}: {line}" for broker, line in zip(self._brokers.values(), lines, strict=True)]
 
 
-def describe_exit(code: int) -> str:
-    """How a process ended.
-
-    >>> describe_exit(1), describe_exit(-9)
-    ('exit code 1', 'killed by SIGKILL')
-    """
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return f"killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"killed by signal {-code}"
+async def _restart_forever(child: Child, spawn: Callable[[], Awaitable[Child]]) -> None:
+    loop, pauses = asyncio.get_running_loop(), RestartPauses()
+    while True:
+        end = describe_exit(await asyncio.shield(child.ended))
+        pause_s = pauses.next_s(loop.time() - child.started_s)
+        _log.error("%s ended by itself (%s); restarting it in %g s", child.name, end, pause_s)
+        await asyncio.sleep(pause_s)
+        try:
+            child = await spawn()
+        except OSError as error:  # no memory, no process left; tried again
+            _log.error("%s cannot be started: %s", child.name, error.strerror or error)
+            continue
+        if await child.wait_booted_or_ended():
+            _log.info("%s serves again at %s", child.name, child.address)

@@ -59,6 +59,13 @@ class DelayOffsetTable(Body):
     data_version: DataVersion | None = None
 
 
+class NotedDelayOffsetTable(DelayOffsetTable):
+    """`delayOffset.json` with Kourou's additional note on progress: it counts the deliveries in the CommitLog
+    up to there."""
+
+    log_phy_offset: Int64 | None = field(default=None, name="__kourouLogPhyOffset")
+
+
 class BloomFilterData(Body):
     """Which bits of a message's bit map stand for a filter."""
 

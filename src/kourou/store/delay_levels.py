@@ -1,10 +1,13 @@
-"""Delay levels: the text of `messageDelayLevel`, and when a delayed message is due."""
+"""Delay levels: the text of `messageDelayLevel`, when a delayed message is due, and which one a delivered
+message was made from."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from kourou.errors import ConfigError
+from kourou.protocol.message import MessageExt
+from kourou.protocol.properties import MessageConst
 
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 DEFAULT_DELAY_LEVEL_TEXT: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
@@ -39,3 +42,11 @@ def deliver_timestamp(delay_levels: tuple[int, ...], level: int, store_timestamp
     if level < 1 or not delay_levels:
         return store_timestamp + _UNKNOWN_LEVEL_MS
     return store_timestamp + delay_levels[min(level, len(delay_levels)) - 1]
+
+
+def delivered_level(record: MessageExt) -> int | None:
+    """The delay level that a record was delivered from; None if it was not, or the record does not say. Where
+    the delayed message lies is its prepared transaction offset, less one."""
+    level = record.properties.get(MessageConst.PROPERTY_DELAY_TIME_LEVEL, "")
+    is_delivered = record.prepared_transaction_offset and record.topic != SCHEDULE_TOPIC
+    return int(level) if is_delivered and level.isascii() and level.isdigit() else None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MODULE: Final = "kourou.store._kernel"
 VARIABLE: Final = "KOUROU_KERNEL"
 """The environment variable that switches the kernel off when it is 0; `setup.py` reads it too."""
-_INTERFACE: Final = 10
+_INTERFACE: Final = 11
 _BUILD: Final = (
     "install a C compiler and Python's headers (Debian, Ubuntu: gcc, libc6-dev, python3-dev), then run "
     "pip install --force-reinstall --no-deps . in Kourou's source folder (make kernel for its .venv)"
@@ -43,6 +43,9 @@ EncodedSends: TypeAlias = "tuple[SendsEnd, int, bytearray, bytes, list[bytes], l
 for each connection, the queues with new messages, and the windows of sequences as they were before."""
 SequenceState: TypeAlias = tuple[Mapping[str, Mapping[int, Mapping[str, int]]], list[bytearray], int]
 """The slots of a ProducerTable, the blocks of its windows, and the number of the run."""
+
+EncodedStaged: TypeAlias = "tuple[int, int, bytearray, bytes, list[GrownQueue]]"
+"""The position behind the entries, their number, their records, the index entries, and the queue."""
 
 ReadQueue: TypeAlias = tuple[str, int, int, bytes]
 """Topic, queue id, the first queue_offset, and units from there on."""
@@ -74,6 +77,28 @@ class Kernel(Protocol):
         max_record: int,
         /,
     ) -> EncodedSends | None: ...
+
+    def check_entries(
+        self, entries: bytes, max_body: int, max_properties: int, names: tuple[bytes, ...], /
+    ) -> int: ...
+
+    def encode_staged(
+        self,
+        entries: bytes,
+        position: int,
+        limits: tuple[int, int],
+        mark: bytes,
+        number: int,
+        queue: ConsumeQueue,
+        send: tuple[int, bytes, int],
+        store_host: bytes,
+        phy_offset: int,
+        last_phy_offset: int,
+        now_ms: int,
+        max_body: int,
+        max_record: int,
+        /,
+    ) -> EncodedStaged | None: ...
 
     def gather(
         self,

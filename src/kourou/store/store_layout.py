@@ -38,6 +38,7 @@ _OTHER_NAMES: Final = frozenset(
         "consumequeue_ext",
         "epochFileCheckpoint",
         "epochFileCheckpoint.bak",
+        "orphaned",
         "quarantine",
         "rocksdbstore",
         "timerlog",
@@ -80,6 +81,7 @@ class StoreLayout:
     batch_topics: frozenset[str] = frozenset()
     config_names: list[str] = field(default_factory=list)
     quarantined: list[Path] = field(default_factory=list)
+    orphaned: list[Path] = field(default_factory=list)
     foreign: list[Path] = field(default_factory=list)
     has_abort: bool = False
 
@@ -147,8 +149,10 @@ def _list_store(files: Files, root: Path, log_folders: tuple[Path, ...]) -> Stor
     _list_index(files, layout)
     layout.batch_topics = frozenset(files.list_names(root / "batchconsumequeue"))
     layout.config_names = files.list_names(root / "config")
-    quarantine = root / "quarantine"
-    layout.quarantined = [quarantine / name for name in files.list_names(quarantine)]
+    layout.quarantined, layout.orphaned = (
+        [root / folder / name for name in files.list_names(root / folder)]
+        for folder in ("quarantine", "orphaned")
+    )
     return layout
 
 

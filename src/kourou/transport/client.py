@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
-import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
-from kourou.errors import CallTimeoutError, ConnectError, ConnectionLostError, TlsError
+from kourou.errors import CallTimeoutError, ConnectError, ConnectionLostError
 from kourou.protocol.command import RemotingCommand
 from kourou.transport.addresses import parse_address
+from kourou.transport.connect_problem import connect_problem
 from kourou.transport.connection import Connection, InboundBudget
 from kourou.transport.cycles import Cycles
 from kourou.transport.dispatcher import Dispatcher
 from kourou.transport.request import Processor
 from kourou.transport.settings import RemotingClientConfig
 from kourou.transport.tasks import TaskOwner
-from kourou.transport.tls import client_context, describe_handshake
+from kourou.transport.tls import client_context
 
 _log = logging.getLogger(__name__)
 
@@ -25,7 +25,8 @@ _log = logging.getLogger(__name__)
 class RemotingClient:
     """Calls to any number of peers. Create it on the running loop; `stop` closes everything.
 
-    `processors` serve the requests that a peer sends to us over these connections.
+    `processors` serve the requests that a peer sends to us over these connections. `on_lost` is called with
+    the address of a connection that the peer or the network has ended.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class RemotingClient:
         processors: Mapping[int, Processor] | None = None,
         *,
         cycles: Cycles | None = None,
+        on_lost: Callable[[str], None] | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._config = config or RemotingClientConfig()
@@ -47,6 +49,7 @@ class RemotingClient:
         self._all_ended.set()
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._stopped = False
+        self._on_lost = on_lost
         self.tasks = TaskOwner("remoting-client")
         self._cycles = cycles or Cycles(failed=self.tasks.fail)
 
@@ -138,45 +141,40 @@ class RemotingClient:
         try:
             async with asyncio.timeout(self._config.connect_timeout_ms / 1000):
                 _, connection = await self._loop.create_connection(
-                    self._new_connection, host, port, ssl=self._context
+                    partial(self._new_connection, address), host, port, ssl=self._context
                 )
         except TimeoutError:
             raise ConnectError(
                 address, f"no connection within {self._config.connect_timeout_ms} ms"
             ) from None
         except (OSError, EOFError) as error:
-            raise self._connect_problem(address, error) from error
+            raise connect_problem(address, error, is_tls=self._context is not None) from error
         return connection
 
-    def _connect_problem(self, address: str, error: Exception) -> ConnectError | TlsError:
-        if isinstance(error, ssl.SSLError) or (
-            self._context is not None and isinstance(error, ConnectionResetError | EOFError)
-        ):
-            return TlsError(address, describe_handshake(error))
-        if isinstance(error, socket.gaierror):
-            return ConnectError(address, f"the name cannot be resolved ({error.strerror})")
-        if isinstance(error, ConnectionRefusedError):
-            return ConnectError(address, "connection refused; is the server running there?")
-        return ConnectError(address, str(error) or type(error).__name__)
-
-    def _new_connection(self) -> Connection:
+    def _new_connection(self, address: str) -> Connection:
         return Connection(
             self._cycles,
             self._dispatch,
             self._config.limits,
             self._budget,
             on_open=self._opened,
-            on_close=self._ended,
+            on_close=partial(self._ended, address),
         )
 
     def _opened(self, connection: Connection) -> None:
         self._open.add(connection)
         self._all_ended.clear()
 
-    def _ended(self, connection: Connection) -> None:
+    def _ended(self, address: str, connection: Connection) -> None:
         self._open.discard(connection)
         if not self._open:
             self._all_ended.set()
+        if self._on_lost is not None and not self._stopped:
+            task = self._connections.get(address)
+            # One that was closed as idle has been removed before.
+            if task is not None and task.done() and not task.cancelled() and task.exception() is None:
+                if task.result() is connection:
+                    self._on_lost(address)
 
     # -- idle connections ------------------------------------------------------------------------
 

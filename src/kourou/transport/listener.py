@@ -30,6 +30,8 @@ _SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 ProtocolFactory = Callable[[], asyncio.Protocol]
 
+_ACCEPT_ITERATIONS = 3
+
 
 class Listener:
     """A bound port. `start` binds and accepts; `stop` closes it and drops waiting sockets."""
@@ -64,6 +66,12 @@ class Listener:
     async def stop(self) -> None:
         """Stop accepting. Existing connections are not affected."""
         if self._server is not None:
+            # What was accepted in this moment becomes a connection within the next iterations of the loop.
+            # After `close`, asyncio would drop it without closing its socket.
+            for listening in self._server.sockets:
+                self._loop.remove_reader(listening.fileno())
+            for _ in range(_ACCEPT_ITERATIONS):
+                await asyncio.sleep(0)
             self._server.close()
         self._acceptor.stop()
         for waiting in list(self._undecided):

@@ -53,6 +53,7 @@ class RemotingServer:
         self._new_state = new_state
         self._dispatch = Dispatcher(processors, checks, meter)
         self._budget = InboundBudget(config.max_inbound_bytes)
+        self._is_stopping = False
         self._refused_logged_at = -_LOG_REFUSALS_EVERY_S
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._all_closed = asyncio.Event()
@@ -94,6 +95,7 @@ class RemotingServer:
         write what is collected, close; then abort the rest. `drain` waits for responses that do not come
         from our tasks."""
         deadline = self._loop.time() + timeout_ms / 1000
+        self._is_stopping = True
         for listener in self._listeners:
             await listener.stop()
         if self._sweep_timer is not None:
@@ -141,6 +143,9 @@ class RemotingServer:
         )
 
     def _opened(self, connection: Connection) -> None:
+        if self._is_stopping:  # it was accepted just before
+            connection.abort("the server stops")
+            return
         if len(self.connections) >= self._config.max_connections:
             self._refuse(connection)
             return

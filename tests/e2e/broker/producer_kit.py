@@ -46,9 +46,11 @@ class OpenProducer:
         return ProducerSequences.decode(answer.body or b"").sequences
 
 
-async def opened(peer: Peer, name: str | None = None, *, allows_gaps: bool = False) -> OpenProducer:
+async def opened(
+    peer: Peer, name: str | None = None, *, allows_gaps: bool = False, nonce: str | None = None
+) -> OpenProducer:
     header = OpenProducerRequestHeader(
-        producer_group="producers", kourou_name=name, kourou_allows_gaps=allows_gaps
+        producer_group="producers", kourou_name=name, kourou_allows_gaps=allows_gaps, kourou_nonce=nonce
     )
     answer = await peer.call(RequestCode.OPEN_KOUROU_PRODUCER, header)
     assert answer.code == 0, answer.remark

@@ -8,13 +8,20 @@ import errno
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kourou.broker.controller import BrokerController
-from kourou.errors import StoreFormatError
+from kourou.broker.sequences import producer_processor
+from kourou.errors import DiskFullError, StorageError, StoreFormatError
+from kourou.protocol.batch import BatchEntry, encode_batch_entries
 from kourou.protocol.codes import RequestCode, ResponseCode
-from kourou.protocol.headers.producers import OpenProducerRequestHeader
+from kourou.protocol.headers.producers import (
+    OpenProducerRequestHeader,
+    ProducerSnapshotRequestHeader,
+    ProducerSnapshotResponseHeader,
+)
 from kourou.protocol.names import PRODUCERS_TOPIC
 from kourou.testing.faulty_files import FaultyFiles
 from tests.e2e.broker.broker_kit import Peer, config, messages, running, send_header
@@ -141,6 +148,27 @@ async def test_names_that_no_producer_can_have(tmp_path: Path, name: str) -> Non
         assert "producer name" in (answer.remark or "")
 
 
+async def test_a_repeated_opening_fences_no_newer_program(tmp_path: Path, keys: dict[str, bool]) -> None:
+    first_nonce, second_nonce = "0123456789abcdef", "f" * 16
+    async with killed(tmp_path, **keys) as peer:
+        first = await opened(peer, "loader", nonce=first_nonce)
+        place(await first.send(0))
+        second = await opened(peer, "loader", nonce=second_nonce)
+        late = await opened(peer, "loader", nonce=first_nonce)
+        assert late.epoch == first.epoch < second.epoch
+        place(await second.send(1))
+        assert (await late.send(2)).code == ResponseCode.KOUROU_PRODUCER_FENCED
+    async with running(tmp_path, **keys) as peer:
+        assert (await opened(peer, "loader", nonce=first_nonce)).epoch == first.epoch
+        again = await opened(peer, "loader", nonce=second_nonce)
+        assert again.epoch == second.epoch
+        place(await again.send(2))
+        assert (await opened(peer, "loader")).epoch > second.epoch
+        header = OpenProducerRequestHeader(producer_group="g", kourou_name="loader", kourou_nonce="mine")
+        answer = await peer.call(RequestCode.OPEN_KOUROU_PRODUCER, header)
+        assert answer.code == ResponseCode.INVALID_PARAMETER and "nonce 'mine'" in (answer.remark or "")
+
+
 @pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "killed"])
 async def test_after_a_restart(tmp_path: Path, keys: dict[str, bool], is_killed: bool) -> None:
     async with (killed if is_killed else running)(tmp_path, **keys) as peer:
@@ -187,7 +215,7 @@ async def test_a_repeated_delayed_message_waits_once(
         producer = await opened(peer)
         first = await producer.send(0, more=timer)
         again = await producer.send(0, more=timer)
-        assert first.ext_fields == again.ext_fields
+        assert again.ext_fields == {**(first.ext_fields or {}), "kourouMsgIds": "ID0"}
         place(await producer.send(1))
         if timer.startswith("DELAY"):
             end = peer.controller.services.store.max_offset_in_queue
@@ -214,6 +242,24 @@ async def test_a_message_that_is_forwarded_is_no_repeat(tmp_path: Path, keys: di
         place(await producer.send(0, kourou_sequenced=None))
         found = messages(await peer.pull(TOPIC))
         assert ["__KOUROU_SEQ" in message.properties for message in found] == [True, False]
+
+
+async def test_a_message_sent_to_a_retry_topic_is_no_repeat_as_a_dead_letter_either(
+    tmp_path: Path, keys: dict[str, bool]
+) -> None:
+    async with running(tmp_path, **keys) as peer:
+        producer = await opened(peer)
+        properties = producer.properties(0)
+        tries: dict[str, Any] = {"max_reconsume_times": 3, "kourou_sequenced": True}
+        for times in (4, 4, 2, 2):
+            place(await peer.send("%RETRY%group", b"0", properties, reconsume_times=times, **tries))
+        for topic in ("%RETRY%group", "%DLQ%group"):
+            found = messages(await peer.pull(topic))
+            assert ["__KOUROU_SEQ" in message.properties for message in found] == [False, False]
+        entry = encode_batch_entries([BatchEntry(0, b"0", properties.encode())])
+        header = send_header("%RETRY%group", "", batch=True, reconsume_times=4, **tries)
+        answer = await peer.call(RequestCode.SEND_BATCH_MESSAGE, header, entry)
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL and "%RETRY%group" in (answer.remark or "")
 
 
 async def test_a_repeat_waits_for_the_original(tmp_path: Path, keys: dict[str, bool]) -> None:
@@ -246,6 +292,35 @@ async def test_what_could_not_be_written_is_stored_by_its_repeat(
         assert await producer.last_sequences() == {0: 0}
         place(await producer.send(1))
         assert await stored(peer) == [0, 1]
+
+
+async def test_refusals_before_anything_is_put_have_codes_of_their_own(
+    tmp_path: Path, keys: dict[str, bool]
+) -> None:
+    async with running(tmp_path, **keys) as peer:
+        producer = await opened(peer)
+        place(await producer.send(0))
+        appender = peer.controller.services.store.appender
+        full, down = DiskFullError(tmp_path, 0.95), StorageError("the store is shut down")
+        for cause, code in (
+            (full, ResponseCode.KOUROU_DISK_FULL),
+            (down, ResponseCode.KOUROU_NOT_STORED),
+        ):
+            appender.refuse("test", cause)
+            for answer in (
+                await producer.send(1),
+                await producer.send(2),  # not the next
+                await producer.send(1, more="DELAY\x011\x02"),
+                await producer.send_batch(1, 2),
+            ):
+                assert answer.code == code and str(cause) in (answer.remark or "")
+            assert (await peer.send(TOPIC, b"7")).code == ResponseCode.SERVICE_NOT_AVAILABLE
+            place(await producer.send(0))  # a repeat
+            partly = await producer.send_batch(0, 1, 2)
+            assert partly.code == ResponseCode.SERVICE_NOT_AVAILABLE
+            appender.refuse("test", None)
+        place(await producer.send_batch(0, 1, 2))
+        assert await stored(peer) == [0, 1, 2]
 
 
 async def test_the_original_has_been_deleted(tmp_path: Path, keys: dict[str, bool]) -> None:
@@ -282,9 +357,10 @@ async def test_a_damaged_snapshot_stops_the_start(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("joins_late", [False, True], ids=["from-the-beginning", "joins-late"])
 async def test_a_slave_made_master_knows_what_is_stored(
-    tmp_path: Path, keys: dict[str, bool], joins_late: bool
+    tmp_path: Path, keys: dict[str, bool], joins_late: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that joins when the first messages are gone from the log has a snapshot of its master's."""
+    monkeypatch.setattr(producer_processor, "PIECE_BYTES", 50)
     async with namesrv() as address:
         async with master(tmp_path, address, **keys) as first:
             named, unnamed = await opened(first, "loader-7"), await opened(first)
@@ -310,6 +386,32 @@ async def test_a_slave_made_master_knows_what_is_stored(
             end = promoted.controller.services.store.max_offset_in_queue(TOPIC, 0)
             assert end == 8
             assert (await opened(promoted, "loader-7")).epoch > named.epoch
+
+
+async def test_a_snapshot_is_fetched_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(tmp_path) as peer:
+        code, first = RequestCode.GET_KOUROU_PRODUCER_SNAPSHOT, ProducerSnapshotRequestHeader()
+        assert (await peer.call(code, first)).code == ResponseCode.QUERY_NOT_FOUND
+        producer = await opened(peer, "loader")
+        whole = await peer.call(code, first)
+        monkeypatch.setattr(producer_processor, "PIECE_BYTES", len(whole.body or b"") // 3)
+        answer = await peer.call(code, first)
+        header, raw = answer.header(ProducerSnapshotResponseHeader), answer.body or b""
+        place(await producer.send(0))  # not in this snapshot
+        while len(raw) < header.kourou_size:
+            again = ProducerSnapshotRequestHeader(
+                kourou_snapshot_id=header.kourou_snapshot_id, kourou_offset=len(raw)
+            )
+            answer = await peer.call(code, again)
+            raw += answer.body or b""
+        assert raw == whole.body
+        # It is not kept when its last piece has been fetched.
+        gone = await peer.call(code, again)
+        assert gone.code == ResponseCode.INVALID_PARAMETER and "begin with a new one" in (gone.remark or "")
+        # Nor are more than four of them.
+        header, *_ = [(await peer.call(code, first)).header(ProducerSnapshotResponseHeader) for _ in range(5)]
+        old = ProducerSnapshotRequestHeader(kourou_snapshot_id=header.kourou_snapshot_id, kourou_offset=5)
+        assert (await peer.call(code, old)).code == ResponseCode.INVALID_PARAMETER
 
 
 async def test_repeats_of_a_message_that_could_not_be_written(tmp_path: Path, keys: dict[str, bool]) -> None:
@@ -350,7 +452,10 @@ async def test_an_opening_is_answered_when_it_is_durable(tmp_path: Path, keys: d
         flusher = peer.controller.services.commit_cycle._flusher
         assert flusher is not None
         flusher.request_nowait, requested = lambda: None, flusher.request_nowait  # type: ignore[method-assign]
-        header = OpenProducerRequestHeader(producer_group="producers", kourou_name="loader")
-        answer = await peer.call(RequestCode.OPEN_KOUROU_PRODUCER, header)
-        assert answer.code == ResponseCode.SYSTEM_BUSY and "open it again" in (answer.remark or "")
+        header = OpenProducerRequestHeader(
+            producer_group="producers", kourou_name="loader", kourou_nonce="0" * 16
+        )
+        for _ in range(2):  # a repeat is not answered sooner
+            answer = await peer.call(RequestCode.OPEN_KOUROU_PRODUCER, header)
+            assert answer.code == ResponseCode.SYSTEM_BUSY and "open it again" in (answer.remark or "")
         flusher.request_nowait = requested  # type: ignore[method-assign]

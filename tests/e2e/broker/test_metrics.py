@@ -17,9 +17,11 @@ from kourou.protocol.codes import RequestCode
 from kourou.protocol.headers import UpdateConsumerOffsetRequestHeader
 from kourou.protocol.headers.send import ConsumerSendMsgBackRequestHeader
 from kourou.transport.http_get import http_get
+from tests.e2e.broker import producer_kit
 from tests.e2e.broker.broker_kit import COMMIT_OFFSET, SUBSCRIPTION, Peer, config, messages, running
 from tests.e2e.broker.replication_kit import following, master, namesrv, slave, until
 from tests.e2e.metrics_kit import NODE, ROCKETMQ_5, Scrape
+from tests.integration.broker.atomic import atomic_kit
 
 pytestmark = pytest.mark.e2e
 
@@ -90,6 +92,41 @@ async def test_the_numbers_are_what_clients_did(tmp_path: Path) -> None:
         assert found.value("kourou_send_latency_seconds_count") == 10
         assert found.value("kourou_delivery_latency_seconds_count") == 5
         assert found.value("process_resident_memory_bytes") > 10_000_000
+
+
+async def test_idempotent_producers_and_atomic_publishes_are_counted(tmp_path: Path) -> None:
+    async with running(tmp_path, http_port=0) as peer:
+        producer = await producer_kit.opened(peer, "loader")
+        for sequence in (0, 1, 0, 5_000, 5_001):
+            await producer.send(sequence)
+        newer = await producer_kit.opened(peer, "loader")
+        await producer.send(2)
+        publishes = [atomic_kit.Publish(peer, (newer.id, newer.epoch), number) for number in range(4)]
+        for number, publish in enumerate(publishes):
+            for part in range(2):
+                group = atomic_kit.group(producer_kit.TOPIC, [b"x"])
+                # The last but one is abandoned.
+                answer = await publish.stage(peer, part, group, timeout_ms=1 if number == 2 else 60_000)
+                assert answer.code == 0, answer.remark
+        for commit, publish in zip((True, False), publishes, strict=False):
+            for _ in range(2):
+                atomic_kit.outcome(await publish.decide(commit=commit))
+        table = atomic_kit.part_of(peer)._journal.table
+        await until(lambda: set(table.participations) == {publishes[3].id}, "all but the last are over")
+        await until(lambda: not table.decisions, "the decisions are confirmed")
+        found = await scrape(peer.controller)
+        assert found.value("kourou_idempotent_producers") == 1
+        assert found.value("kourou_repeated_messages_total") == 1
+        reasons = {"jump": 2, "fenced": 1, "unknown_producer": 0, "unknown_epoch": 0, "too_old": 0}
+        for reason, count in reasons.items():
+            assert found.value("kourou_refused_sequences_total", reason=reason) == count
+        assert found.value("kourou_atomic_begun_total") == 4
+        for outcome in ("committed", "rolled_back", "abandoned"):
+            assert found.value("kourou_atomic_decided_total", outcome=outcome) == 1
+        assert found.value("kourou_atomic_open") == 1
+        assert 0 < found.value("kourou_atomic_oldest_open_seconds") < 60
+        assert found.value("kourou_atomic_staged_bytes") == table.staged_bytes > 0
+        assert found.value("kourou_atomic_unconfirmed_decisions") == 0
 
 
 async def test_names_and_labels_are_those_of_rocketmq_5(tmp_path: Path) -> None:

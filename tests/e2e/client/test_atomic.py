@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import Iterator
@@ -202,6 +203,28 @@ def test_many_publishes_at_once_of_one_producer(cluster: LocalCluster) -> None:
     expected = [b"%d" % number for number in range(3 * MAX_OPEN)]
     wait_for(cluster, "orders", expected)
     wait_for(cluster, "stock", expected)
+
+
+def test_a_publish_that_waits_for_others_says_so_once(
+    cluster: LocalCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> None:
+        async with AsyncProducer("busy", namesrv=cluster.namesrv) as producer:
+            oldest, *others = [await producer.begin_atomic() for _ in range(MAX_OPEN)]
+            waiting = [asyncio.create_task(producer.begin_atomic()) for _ in range(2)]
+            for publish in others:
+                await publish.roll_back({})
+            assert not any(task.done() for task in waiting)
+            (line,) = [
+                record.message for record in caplog.records if "an atomic publish waits" in record.message
+            ]
+            assert f"until {oldest.handle.atomic_id} is decided" in line
+            await oldest.roll_back({})
+            for publish in await asyncio.gather(*waiting):
+                await publish.roll_back({})
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(run())
 
 
 def test_several_processes_stage_and_one_commits_once_for_a_sink(cluster: LocalCluster) -> None:

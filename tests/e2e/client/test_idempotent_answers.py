@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
 import pytest
 
@@ -73,6 +74,19 @@ async def test_many_first_sends_open_one_session_and_keep_their_order() -> None:
         assert broker.values == [f"{FIRST}:0:{n}" for n in range(50)]
         assert [request.body for request in broker.scripted.sends] == [b"%d" % n for n in range(50)]
         assert len(broker.opens) == 1
+
+
+@pytest.mark.parametrize("options", [{"idempotent": True}, {"name": "loader"}])
+async def test_attempts_to_open_share_a_nonce_and_openings_do_not(options: dict[str, Any]) -> None:
+    async with (
+        opened(stored(), UNKNOWN, stored()) as broker,
+        producing(broker.address, **options) as producer,
+    ):
+        broker.lost_opens = 2
+        await producer.send(Message(TOPIC, b"x"), queue=QUEUE)
+        assert len(broker.opens) == 3 and len({header.kourou_nonce for header in broker.opens}) == 1
+        await producer.send(Message(TOPIC, b"x"), queue=QUEUE)  # the broker has forgotten the producer
+        assert len(broker.opens) == 4 and len({header.kourou_nonce for header in broker.opens}) == 2
 
 
 async def test_each_message_of_a_batch_has_a_sequence() -> None:
@@ -187,11 +201,34 @@ async def test_a_batch_is_repeated_with_its_sequences() -> None:
         assert broker.scripted.sends[0].body == broker.scripted.sends[1].body
 
 
+async def test_a_broker_whose_disk_is_full_has_stored_nothing() -> None:
+    full = refused(ResponseCode.KOUROU_DISK_FULL, "the disk is full")
+    async with opened(full, stored()) as broker, producing(broker.address, idempotent=True) as producer:
+        with pytest.raises(SendFailedError, match="the disk is full") as caught:
+            await producer.send(Message(TOPIC, b"x"), queue=QUEUE)
+        assert not caught.value.may_be_stored and len(broker.sent) == 1
+        broker.scripted.answers = [full, stored()]
+        await producer.send(Message(TOPIC, b"y"))
+        assert sorted(queue for queue, _ in broker.sent[1:]) == [0, 1]
+
+
+async def test_a_refusal_that_stored_nothing_is_repeated_in_a_queue_that_was_chosen() -> None:
+    no = refused(ResponseCode.KOUROU_NOT_STORED, "the store is shut down")
+    async with opened(no, no, stored()) as broker, producing(broker.address, idempotent=True) as producer:
+        await producer.send(Message(TOPIC, b"x"), queue=QUEUE)
+        assert broker.values == [f"{FIRST}:0:0"] * 3
+        broker.scripted.answers = [no]
+        with pytest.raises(SendFailedError) as caught:
+            await producer.send(Message(TOPIC, b"x"), queue=QUEUE, timeout_ms=300)
+        assert not caught.value.may_be_stored
+
+
 async def test_an_undecided_send_ends_with_an_error_that_says_so_and_can_be_continued() -> None:
     async with (
         opened(silent) as broker,
         producing(broker.address, idempotent=True, **QUICK) as producer,
     ):
+        await producer.last_sequence(QUEUE)  # opened: 250 ms are for the send alone
         with pytest.raises(SendFailedError, match="may be stored: producer.send_again") as caught:
             await producer.send(Message(TOPIC, b"x"), queue=QUEUE, timeout_ms=250)
         assert caught.value.may_be_stored
@@ -406,11 +443,31 @@ async def test_a_fenced_producer_sends_nothing_more() -> None:
             for call in (
                 producer.send(Message(TOPIC, b"x")),
                 producer.send_nowait(Message(TOPIC, b"x")),
-                producer.send_many([Message(TOPIC, b"x")], queue=QUEUE),
+                producer.send_many([Message(TOPIC, b"x")] * 300, queue=QUEUE),
             ):
-                with pytest.raises((ProducerFencedError, PartlySentError), match="give each its own name"):
+                with pytest.raises(ProducerFencedError, match="give each its own name"):
                     await call
         assert len(broker.sent) == 2 and len(broker.opens) == 1
+
+
+async def test_a_producer_that_is_fenced_between_its_batches_says_so() -> None:
+    messages = [Message(TOPIC, b"x")] * 700
+    options = {"name": "copy", "explicit_sequences": True}
+    async with opened(FENCED) as broker, producing(broker.address, **options) as producer:
+        with pytest.raises(ProducerFencedError):
+            await producer.send_many(messages, queue=QUEUE, sequences=range(700))
+        assert len(broker.sent) == 1
+    async with opened(stored(), FENCED) as broker, producing(broker.address, **options) as producer:
+        with pytest.raises(PartlySentError, match="444 of 700 messages were not stored") as caught:
+            await producer.send_many(messages, queue=QUEUE, sequences=range(700))
+        assert isinstance(caught.value.__cause__, ProducerFencedError)
+    # Undecided, then fenced: what may be stored is listed.
+    async with opened(lost, FENCED) as broker, producing(broker.address, **options) as producer:
+        with pytest.raises(PartlySentError) as caught:
+            await producer.send_many(messages, queue=QUEUE, sequences=range(700))
+        assert isinstance(caught.value.__cause__, ProducerFencedError)
+        first = caught.value.results[0]
+        assert isinstance(first, ProducerFencedError) and first.may_be_stored
 
 
 # -- explicit sequences --------------------------------------------------------------------------------

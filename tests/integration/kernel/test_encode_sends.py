@@ -463,3 +463,19 @@ def test_a_kernel_that_fails_is_used_no_more(
         assert "not in use: it failed during a send" in statuses
         others.assert_same()
         runner.run(stack.aclose())
+
+
+def test_a_kernel_that_has_failed_elsewhere_takes_no_sends(kernel: ModuleType, tmp_path: Path) -> None:
+    with asyncio.Runner() as runner, pytest.MonkeyPatch.context() as patch:
+        install(kernel, patch)
+        stack = AsyncExitStack()
+        others = started(runner, stack, tmp_path)
+        for _ in range(2):  # the first send of a topic takes the slow path
+            others.feed(frame(send()) * 2)
+        taken = others.taken
+        for broker in others.brokers:
+            broker.services.kernel.fail("an atomic publish")
+        others.feed(frame(send()) * 2)
+        assert others.taken == taken > 0
+        others.assert_same()
+        runner.run(stack.aclose())

@@ -44,8 +44,12 @@ def one(identity: str, sequence: object, **fields: str) -> bytes:
     return frame(send({"i": properties(identity, sequence), "kourouSequenced": "true", **fields}))
 
 
-def batch(identity: str, *sequences: int, **fields: str) -> bytes:
-    entries = [BatchEntry(0, b"x", properties(identity, sequence).encode()) for sequence in sequences]
+def batch(identity: str, *sequences: int, is_last: bool = False, **fields: str) -> bytes:
+    """`is_last`: the sequence is the last property, where clients put it."""
+    texts = [properties(identity, sequence) for sequence in sequences]
+    if is_last:
+        texts = [f"UNIQ_KEY\x01{ID}\x02__KOUROU_SEQ\x01{identity}:{sequence}\x02" for sequence in sequences]
+    entries = [BatchEntry(0, b"x", text.encode()) for text in texts]
     body = encode_batch_entries(entries)
     return frame(
         send({"m": "true", "i": "WAIT\x01true\x02", "kourouSequenced": "true", **fields}, code=320), body
@@ -55,12 +59,13 @@ def batch(identity: str, *sequences: int, **fields: str) -> bytes:
 def windows(broker: FedBroker) -> dict[tuple[str, int, str], bytes]:
     """What each producer has stored, without the number of the run."""
     table = table_of(broker)
+    blocks = table.windows.written_blocks()
     run = slice(layout.WINDOW_RUN * 8, layout.WINDOW_RUN * 8 + 8)
     found = {}
     for topic, queue_id, of_queue in table.queues():
         for identity, slot in of_queue.items():
             at = slot % layout.WINDOW_BLOCK_SLOTS * SLOT_BYTES
-            block = table.windows.blocks[slot // layout.WINDOW_BLOCK_SLOTS]
+            block = blocks[slot // layout.WINDOW_BLOCK_SLOTS]
             window = bytearray(block[at : at + SLOT_BYTES])
             window[run] = bytes(8)
             if any(window):
@@ -184,6 +189,54 @@ def test_batches(twins: Twins) -> None:
     assert stored(twins.brokers[0], identity) == [0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12]
 
 
+def test_batches_of_other_forms_than_those_of_clients(twins: Twins) -> None:
+    identity = opened(twins)
+    last = {"is_last": True}
+    twins.feed(batch(identity, 0, **last))
+    whole = batch(identity, 1, 2, 3, **last)
+    for wrong in (
+        whole.replace(b":0:2\x02", b":0:3\x02"),  # one twice
+        whole.replace(b":0:2\x02", b":0:x\x02"),
+        whole.replace(b":0:2\x02", b":1:2\x02"),  # of another epoch
+        whole.replace(b"\x02__KOUROU_SEQ", b"x__KOUROU_SEQ"),  # part of the property before
+    ):
+        twins.feed(wrong)
+        assert_same_windows(twins)
+    twins.feed(whole)
+    assert set(stored(twins.brokers[0], identity)) >= {0, 1, 2, 3}
+
+
+def test_the_kernel_continues_what_the_slow_path_has_noted_in_the_same_cycle(twins: Twins) -> None:
+    identity = opened(twins)
+    twins.feed(one(identity, 0))
+    before = twins.taken
+    slow = frame(send({"i": f"UNIQ_KEY\x01{ID}\x02TAGS\x01ä\x02"}))
+    twins.feed_together(
+        [
+            one(identity, 1) + slow + one(identity, 2) + one(identity, 3),
+            one(identity, 4) + batch(identity, 5, 6),
+        ]
+    )
+    assert twins.taken - before == 3, "1, 4 and the batch"
+    for sequence in (2, 3, 4):
+        twins.feed(one(identity, sequence))
+    assert stored(twins.brokers[0], identity) == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_a_refused_message_leaves_the_one_before_it_to_be_found(twins: Twins) -> None:
+    identity = opened(twins)
+    twins.feed(one(identity, 0))
+    twins.feed(one(identity, 1))
+    too_long = properties(identity, 2) + f"a\x01{'x' * layout.MAX_PROPERTIES_BYTES}\x02"
+    refused = twins.feed(frame(send({"i": too_long, "kourouSequenced": "true"})))
+    assert b'"code":0' not in refused
+    for broker in twins.brokers:
+        slot = table_of(broker).slots["TopicTest"][0][identity]
+        begin = table_of(broker).windows.search_from(slot, 1)
+        assert begin is not None and f"{identity}:1\x02".encode() in broker.log_bytes(begin)
+    assert b'"code":0' in twins.feed(one(identity, 2))
+
+
 def test_a_batch_that_could_not_be_recognized_again_is_refused(twins: Twins) -> None:
     identity = opened(twins)
     twins.feed(one(identity, 0))
@@ -213,6 +266,7 @@ def test_a_queue_has_to_be_named(twins: Twins) -> None:
                 st.integers(0, 1),  # queue
                 st.one_of(st.integers(-3, 5), st.sampled_from([-WINDOW, WINDOW - 1, WINDOW, WINDOW + 1])),
                 st.integers(0, 3),  # messages of a batch
+                st.booleans(),  # whether their sequences come last
             ),
             min_size=1,
             max_size=6,
@@ -220,17 +274,18 @@ def test_a_queue_has_to_be_named(twins: Twins) -> None:
         max_size=12,
     )
 )
-def test_any_run_of_sends(twins: Twins, cycles: list[list[tuple[int, int, int, int]]]) -> None:
+def test_any_run_of_sends(twins: Twins, cycles: list[list[tuple[int, int, int, int, bool]]]) -> None:
     identities = [opened(twins), opened(twins, allows_gaps=True)]
     highs: dict[tuple[int, int], int] = {}
     for cycle in cycles:
         frames = []
-        for producer, queue_id, step, count in cycle:
+        for producer, queue_id, step, count, is_last in cycle:
             first = max(0, highs.get((producer, queue_id), 0) + step)
             highs[producer, queue_id] = first + max(0, count - 1)
             identity, queue = identities[producer], str(queue_id)
             if count:
-                frames.append(batch(identity, *range(first, first + count), e=queue))
+                sequences = range(first, first + count)
+                frames.append(batch(identity, *sequences, is_last=is_last, e=queue))
             else:
                 frames.append(one(identity, first, e=queue))
         twins.feed(b"".join(frames))

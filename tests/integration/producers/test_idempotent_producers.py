@@ -21,6 +21,7 @@ from kourou.client.sync.transaction_producer import TransactionProducer
 from kourou.errors import MessageRefusedError, ProducerFencedError, SendFailedError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.message import Message, MessageExt
+from kourou.protocol.names import PRODUCERS_TOPIC
 from kourou.testing import LocalCluster
 from kourou.testing.tcp_proxy import Direction
 from tests.e2e.client.kit.fault_kit import FaultyCluster, faulty_cluster
@@ -107,6 +108,24 @@ def test_two_programs_with_one_name() -> None:
         assert [message.body for message in mq.messages(TOPIC)] == [b"0", b"1"]
 
 
+async def test_an_opening_that_the_network_repeats_late_fences_no_newer_program(tmp_path: Path) -> None:
+    async with faulty_cluster(tmp_path) as cluster:
+        store = cluster.broker.services.store
+        options: dict[str, Any] = {"namesrv": cluster.namesrv_addr, "name": "loader", **PATIENT}
+        cluster.proxy.disturb(lambda: (0.0, 0.3), Direction.TO_SERVER)
+        async with AsyncProducer("old", **options) as old, AsyncProducer("new", **options) as new:
+            await old.last_sequence(QUEUE)
+            cluster.proxy.disturb(None)
+            await new.send(Message(TOPIC, b"0"))
+            async with asyncio.timeout(30):
+                while store.max_offset_in_queue(PRODUCERS_TOPIC, 0) < 3:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+            await new.send(Message(TOPIC, b"1"))
+            with pytest.raises(ProducerFencedError):
+                await old.send(Message(TOPIC, b"late"))
+        assert cluster.stored() == [b"0", b"1"]
+
+
 def test_a_name_continues_over_restarts_of_program_and_broker() -> None:
     with LocalCluster() as mq:
         mq.create_topic(TOPIC, queues=1)
@@ -116,6 +135,37 @@ def test_a_name_continues_over_restarts_of_program_and_broker() -> None:
                 producer.send_many([Message(TOPIC, b"%d" % each) for each in range(2)])
             mq.restart_broker()
         assert len(mq.messages(TOPIC)) == 6
+
+
+@pytest.mark.parametrize("compiled_kernel_enable", [True, False])
+async def test_repeats_of_a_program_before_have_the_ids_and_places_of_the_originals(
+    tmp_path: Path, compiled_kernel_enable: bool
+) -> None:
+    async with faulty_cluster(tmp_path, compiled_kernel_enable=compiled_kernel_enable) as cluster:
+
+        def producer() -> AsyncProducer:
+            return AsyncProducer(
+                "loaders", namesrv=cluster.namesrv_addr, name="loader", explicit_sequences=True, **PATIENT
+            )
+
+        async with producer() as first:
+            one = await first.send(Message(TOPIC, b"7"), queue=QUEUE, sequence=7)
+            await cluster.put(b"of another producer")
+            two, three = await first.send_many(
+                [Message(TOPIC, b"8"), Message(TOPIC, b"9")], queue=QUEUE, sequences=[8, 9]
+            )
+        async with producer() as second:
+            assert await second.send(Message(TOPIC, b"7"), queue=QUEUE, sequence=7) == one
+            results = await second.send_many(
+                [Message(TOPIC, b"%d" % n) for n in range(7, 12)], queue=QUEUE, sequences=range(7, 12)
+            )
+        records = cluster.records()
+        assert [result.queue_offset for result in results] == [0, 2, 3, 4, 5]
+        assert [result.msg_id for result in results[:3]] == [one.msg_id, two.msg_id, three.msg_id]
+        for result in results:
+            record = records[result.queue_offset]
+            assert (result.msg_id, result.offset_msg_id) == (record.msg_id, record.offset_msg_id)
+        assert [record.body for record in records] == [b"7", b"of another producer", b"8", b"9", b"10", b"11"]
 
 
 def test_transactions_and_delays_of_an_idempotent_producer() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from tests.interop.kit import apache, go_client
+from tests.interop.kit import apache, go_programs
 from tests.interop.kit.java_session import CLIENT_SETS
 from tests.interop.kit.line_session import LineSession
 
@@ -107,7 +107,7 @@ def java_messaging(version: str, work_dir: Path, *, jvm_options: Sequence[str] =
 
 def go_messaging(work_dir: Path) -> Messaging:
     """Apache's Go client."""
-    return Messaging(GO, [str(go_client.program())], work_dir / "go.log")
+    return Messaging(GO, [str(go_programs.program())], work_dir / "go.log")
 
 
 def bodies(messages: Iterable[Fields]) -> list[str]:

@@ -69,13 +69,14 @@ def outputs(
 def test_the_commands_of_sql(outputs: dict[str, str]) -> None:
     lines = commands("sql.md")
     printed = [outputs[line] for line in lines]
-    assert len(lines) == 7
+    assert len(lines) == 8
     table = re.search(r"^```text\n(.*?)^```", (DOCS / "sql.md").read_text(), re.S | re.M)
     assert table is not None
     assert sorted(printed[1].splitlines()) == sorted(table[1].splitlines())
     assert printed[2].splitlines()[2].split() == ["ada", "25.0"]
     assert [json.loads(line)["property_region"] for line in printed[3].splitlines()] == ["eu", "eu"]
-    assert printed[4].splitlines()[2].strip() == printed[5].splitlines()[2].strip() == "3"
+    assert [json.loads(line)["tags"] for line in printed[4].splitlines()] == ["placed", "billed"]
+    assert printed[5].splitlines()[2].strip() == printed[6].splitlines()[2].strip() == "3"
 
 
 def test_the_commands_of_stats(outputs: dict[str, str], tmp_path: Path) -> None:

@@ -15,7 +15,13 @@ need_module("pyspark")
 need_module("deltalake")
 need_module("pyiceberg")
 
-from kourou.spark.pipelines.lake.lake import LakeTable, compact, read_lake, write_batch  # noqa: E402
+from kourou.spark.pipelines.lake.lake import (  # noqa: E402
+    LakeTable,
+    compact,
+    open_backend,
+    read_lake,
+    write_batch,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,3 +74,38 @@ def test_without_partitions_and_without_rows(spark: SparkSession, tmp_path: Path
     assert write_batch(table, frame.where("number < 0"), app_id="app", batch_id=0) == 0
     assert write_batch(table, frame, app_id="app", batch_id=1) == 5
     assert content(read_lake(spark, table)) == content(frame)
+
+
+@pytest.mark.parametrize(
+    ("format", "partition_by"),
+    [*((format, ("topic", "day")) for format in FORMATS), ("delta", ("topic", "at"))],
+)
+def test_a_row_replaces_the_one_with_its_key(
+    spark: SparkSession, tmp_path: Path, format: str, partition_by: tuple[str, ...]
+) -> None:
+    """With partitions that are part of the key, and others: a row may move to another partition then."""
+    table = LakeTable(format, str(tmp_path / "table"), partition_by, key=("topic", "day"))
+    first = rows(spark)
+    assert write_batch(table, first, app_id="app", batch_id=0) == 5
+    before = read_lake(spark, table)
+    changed = first.where("number IN (1, 4, 5)").selectExpr(
+        "number + 10 AS number", "topic", "day", "timestamp'2026-03-01 00:00:00+00:00' AS at",
+        "properties", "keys", "value",
+    )  # fmt: skip
+    new = first.where("number = 2").selectExpr(
+        "20 AS number", "topic", "date'2026-03-01' AS day", "at", "properties", "keys", "value"
+    )
+    batch = changed.union(new)
+    # Twice in a batch is once in the table; a batch that is repeated changes nothing.
+    assert write_batch(table, batch.union(new), app_id="app", batch_id=1) == 4
+    assert write_batch(table, first, app_id="app", batch_id=1) == 0
+    expected = content(first.where("number IN (2, 3)").union(batch))
+    assert content(read_lake(spark, table)) == expected
+    assert content(before) == content(first)  # replaced files are kept for earlier readers
+    compact(table, min_files=2, retain_ms=0)
+    assert content(read_lake(spark, table)) == expected
+    backend = open_backend(table)
+    snapshot = backend.snapshot()
+    assert snapshot is not None
+    found = {path.relative_to(backend.data_folder) for path in backend.data_folder.rglob("kourou-*.parquet")}
+    assert found == {Path(file.path) for file in snapshot.files}

@@ -371,3 +371,29 @@ def test_a_column_that_the_table_lacks_is_not_reported_as_a_bad_record(
     result = run(declare(sinks=f"[{{{sink}, name: plain, guarantee: at-least-once}}]", steps=steps))
     (line,) = [line for line in result.stderr.splitlines() if "plain failed: " in line]
     assert "amount" in line and "bad record" not in line and "coalesce" not in line
+
+
+def test_a_stream_with_state_goes_on_after_a_batch_that_was_written_but_not_noted(
+    spark: SparkSession, mq: LocalCluster, declare: Callable[..., Path], tmp_path: Path
+) -> None:
+    """The repeated batch writes nothing, but its groups have to be counted. The console, too, shows only some
+    of the groups."""
+    from kourou.spark import parquet_files
+
+    file = declare(
+        steps="[{name: sums, sql: 'SELECT id, count(*) AS n, sum(amount) AS total FROM orders GROUP BY id'}]",
+        sinks="\n  - {parquet: sums, mode: update, key: id}\n  - {console: true, mode: update, numRows: 1}",
+    )
+    send(mq, *(order(number % 20, 1.0) for number in range(60)))
+    ran(file)
+    for path in (tmp_path / "state").glob("*/commits/*0*"):
+        path.unlink()
+    send(mq, *(order(number, 5.0) for number in range(10)))
+    ran(file)
+    import pyarrow.parquet as pq
+
+    files = parquet_files(tmp_path / "sums")
+    rows = [row for path in files for row in pq.read_table(path).to_pylist()]
+    assert sorted((row["id"], row["n"], row["total"]) for row in rows) == sorted(
+        (f"o{number}", 4 if number < 10 else 3, 8.0 if number < 10 else 3.0) for number in range(20)
+    )

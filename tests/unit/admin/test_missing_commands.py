@@ -14,7 +14,7 @@ from .command_line import run_line
 @pytest.mark.parametrize(
     ("name", "part"),
     [
-        ("getSyncStateSet", "the controller"),
+        ("getControllerConfig", "a controller of its own"),
         ("createUser", "ACL 2.0"),
         ("deleteAccessConfig", "access control lists of RocketMQ 4"),
         ("updateStaticTopic", "static topics"),

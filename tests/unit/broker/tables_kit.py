@@ -190,6 +190,10 @@ class MemoryBroker(Tables):
         names = inspect.signature(made).parameters
         return made(**{name: self.live_config if name == "config" else getattr(self, name) for name in names})
 
+    def more_keys(self) -> dict[str, str]:
+        """What others add to its runtime information."""
+        return {}
+
     @property
     def events(self) -> EventCounters:
         """Of its statistics."""

@@ -73,7 +73,10 @@ def test_keys_without_an_attribute_say_what_happens_instead() -> None:
 
 def test_defaults_are_those_of_the_keys() -> None:
     config = BrokerConfig()
-    found_out = {"broker_name", "broker_ip1", "broker_ip2", "fast_listen_port", "ha_listen_port"}
+    found_out = {
+        *("broker_name", "broker_ip1", "broker_ip2", "fast_listen_port", "ha_listen_port"),
+        "min_in_sync_replicas",
+    }
     for attribute, key in settings_of(BrokerConfig).values():
         assert attribute in found_out or getattr(config, attribute) == key.default, key.name
     assert {field.name for field in dataclasses.fields(BrokerConfig)} - {

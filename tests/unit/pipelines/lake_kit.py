@@ -73,7 +73,7 @@ def put(
         folder.mkdir(parents=True)
         pq.write_table(rows, folder / "part-0.parquet")
 
-    return commit_batch(table, struct, write, app_id=app_id, batch_id=batch_id)
+    return commit_batch(table, struct, write, app_id=app_id, batch_id=batch_id) or 0
 
 
 def escaped(value: str) -> str:

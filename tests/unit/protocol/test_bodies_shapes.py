@@ -228,6 +228,13 @@ FIVE: list[tuple[Any, str]] = [
         '{"brokerId":1,"brokerName":"broker-a","clusterName":"C","epochList":[{"endOffset":9,"epoch":1,'
         '"startOffset":0}],"maxOffset":9}',
     ),
+    (
+        b.BrokerReplicasInfo,
+        '{"replicasInfoTable":{"broker-a":{"inSyncReplicas":[{"alive":true,"brokerAddress":"x:1","brokerId":1,'
+        '"brokerName":"broker-a"}],"masterAddress":"x:1","masterBrokerId":1,"masterEpoch":3,'
+        '"notInSyncReplicas":[],"syncStateSetEpoch":5}}}',
+    ),
+    (b.SyncStateSet, '{"syncStateSet":[1,2],"syncStateSetEpoch":5}'),
 ]
 
 FOUR: list[tuple[Any, str]] = [

@@ -20,6 +20,7 @@ from kourou.protocol.headers import (
     CreateTopicRequestHeader,
     DeleteSubscriptionGroupRequestHeader,
     GetAllTopicConfigRequestHeader,
+    ProducerSnapshotResponseHeader,
     PullMessageRequestHeader,
     RegisterBrokerRequestHeader,
     ResetOffsetRequestHeader,
@@ -149,3 +150,7 @@ def test_the_pager_of_5_and_the_plain_request_of_4() -> None:
 def test_either_word_for_dropping_a_groups_offsets(fields: dict[str, str], drops: bool) -> None:
     header = convert_ext({"groupName": "G"} | fields, DeleteSubscriptionGroupRequestHeader)
     assert header.drops_offsets is drops
+
+
+def test_a_master_of_an_earlier_version_sends_its_snapshot_in_one_piece() -> None:
+    assert convert_ext({"kourouPhyOffset": "5"}, ProducerSnapshotResponseHeader).kourou_size == 0

@@ -8,8 +8,10 @@ from kourou.errors import ProtocolError
 from kourou.protocol.producer_sequence import (
     MAX_EPOCH,
     MAX_SEQUENCE,
+    ProducerForgotten,
     ProducerOpening,
     check_producer_name,
+    format_forgotten,
     format_opening,
     format_sequence,
     parse_property,
@@ -22,12 +24,20 @@ def test_a_sequence_is_read_as_it_was_written() -> None:
     assert (read.producer_id, read.epoch, read.sequence) == ("0123456789abcdef", 0, MAX_SEQUENCE)
 
 
+@pytest.mark.parametrize("nonce", [None, "0123456789abcdef"])
 @pytest.mark.parametrize("allows_gaps", [False, True])
-def test_an_opening_is_no_sequence(allows_gaps: bool) -> None:
-    opening = ProducerOpening("@loader-7", 3, allows_gaps)
+def test_an_opening_is_no_sequence(allows_gaps: bool, nonce: str | None) -> None:
+    opening = ProducerOpening("@loader-7", 3, allows_gaps, nonce)
     assert parse_property(format_opening(opening)) == opening
     with pytest.raises(ProtocolError):
         parse_sequence(format_opening(opening))
+
+
+def test_a_record_that_a_producer_is_forgotten_is_no_sequence() -> None:
+    forgotten = ProducerForgotten("@loader-7", 3)
+    assert parse_property(format_forgotten(forgotten)) == forgotten
+    with pytest.raises(ProtocolError):
+        parse_sequence(format_forgotten(forgotten))
 
 
 @pytest.mark.parametrize(

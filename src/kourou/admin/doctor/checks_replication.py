@@ -13,6 +13,7 @@ from kourou.admin.session import BrokerAddress, places_in
 from kourou.errors import KourouError
 from kourou.protocol.bodies import ClusterInfo, decode_body
 from kourou.protocol.codes import RequestCode
+from kourou.protocol.failover_status import FailoverStatus
 from kourou.transport.addresses import join_address
 from kourou.wording import counted
 
@@ -134,11 +135,16 @@ def role_findings(replicas: Sequence[Replica], configs: Configs) -> Iterator[Fin
             continue
         master = masters.get(place.broker_name)
         if master is None:
-            if place.broker_name not in without_master:
+            if place.broker_name not in without_master and not _is_member(replica):
                 yield _without_master(place)
             without_master.add(place.broker_name)
         elif other := _other_master(replica, config, configs.get(master.address, {})):
             yield _follows_other(place, other, master)
+
+
+def _is_member(replica: Replica) -> bool:
+    """Whether it belongs to a set that chooses its master: other rules hold there (checks_failover.py)."""
+    return FailoverStatus.of(replica.runtime) is not None
 
 
 def _wrong_id(place: BrokerAddress, role: str) -> Finding:
@@ -191,7 +197,7 @@ def sync_findings(replicas: Iterable[Replica], configs: Configs) -> Iterator[Fin
     """Masters that wait for slaves and have too few, and such that do not wait although it looks so."""
     for replica in replicas:
         config = configs.get(replica.place.address, {})
-        if config.get("brokerRole") != _SYNC_MASTER or not replica.place.is_master:
+        if config.get("brokerRole") != _SYNC_MASTER or not replica.place.is_master or _is_member(replica):
             continue
         copies = config.get("inSyncReplicas", "0")
         if copies == "1":

@@ -272,6 +272,14 @@ def broker_clock_ms(runtime: dict[str, str]) -> int | None:
     return int(boot) + (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000
 
 
+def clock_range_ms(broker: BrokerView) -> tuple[int, int] | None:
+    """The least and the most by which a broker's clock is ahead of this machine's; None if not reported."""
+    reported_ms = broker_clock_ms(broker.runtime)
+    if reported_ms is None:
+        return None
+    return reported_ms - broker.answered_ms, reported_ms + _RUNTIME_STEP_MS - broker.requested_ms
+
+
 def clock_skew_ms(reported_ms: int, requested_ms: int, answered_ms: int) -> int:
     """The minimum by which a clock is ahead, negative if behind; 0 if it may be right."""
     if reported_ms > answered_ms:

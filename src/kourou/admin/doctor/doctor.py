@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Final, TypeAlias
 
+from kourou.admin.doctor.checks_failover import check_failover
 from kourou.admin.doctor.checks_groups import (
     check_client_ids,
     check_client_versions,
@@ -54,6 +55,7 @@ _ONE_SNAPSHOT_CHECKS: Final[dict[str, Check]] = {
     "damage": check_damage,
     "compiled kernel": check_kernels,
     "replication": check_replication,
+    "fail-over": check_failover,
     "permissions": check_permissions,
     "topics on all masters": check_spread,
     "order configuration": check_order_conf,

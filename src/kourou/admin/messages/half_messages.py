@@ -22,6 +22,7 @@ from kourou.protocol.names import (
     RMQ_SYS_TRANS_HALF_TOPIC,
     RMQ_SYS_TRANS_OP_HALF_TOPIC,
 )
+from kourou.protocol.op_record import ended_halves
 from kourou.protocol.properties import MessageConst
 
 _MOST_HALVES: Final = 1_000
@@ -81,12 +82,6 @@ async def broker_half_messages(admin: Admin, broker_name: str, address: str) -> 
         given_up_count,
         given_up,
     )
-
-
-def ended_halves(op: MessageExt) -> list[int]:
-    """The queue offsets of the half messages that an op record ends: one, or several separated by commas."""
-    words = op.stored_body.decode("ascii", "replace").split(",")
-    return [int(word) for word in words if word.isdecimal()]
 
 
 def _place(topic: str, broker_name: str, address: str) -> QueuePlace:

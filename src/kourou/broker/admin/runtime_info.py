@@ -7,7 +7,7 @@ they are read, none waits for a thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -80,6 +80,7 @@ class RuntimeInfo:
     clock_watch: ClockWatch
     stats: BrokerStatsManager
     kernel: KernelStatus
+    more_keys: Callable[[], Mapping[str, str]]
 
     def table(self, on_disk: OnDisk, earliest_message_ms: int) -> dict[str, str]:
         """All keys. `earliest_message_ms`: when the first message of the log was stored, -1 for none."""
@@ -95,6 +96,7 @@ class RuntimeInfo:
             **self._timer(),
             **_clock(self.clock_watch),
             **_kernel(self.kernel.current),
+            **self.more_keys(),
         }
 
     def _broker(self, earliest_message_ms: int) -> dict[str, str]:

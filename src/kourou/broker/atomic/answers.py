@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kourou.broker.atomic.journal import DURABLE
 from kourou.errors import RequestError
 from kourou.protocol.atomic import AtomicId
 from kourou.protocol.codes import ResponseCode
@@ -48,7 +47,7 @@ def too_old_error(atomic_id: AtomicId) -> RequestError:
 
 def answer_put(request: Request, status: PutStatus, header: CommandHeader | None = None) -> None:
     """Answer a request whose record was put."""
-    if status in DURABLE:
+    if status.is_durable:
         request.reply(header)
     elif status.is_stored:
         request.error(

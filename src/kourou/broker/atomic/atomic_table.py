@@ -25,7 +25,6 @@ from kourou.broker.atomic.journal_records import (
     Staged,
 )
 from kourou.protocol.atomic import MAX_OPEN, AtomicId, parse_atomic_id
-from kourou.protocol.batch import split_batch
 
 LiveItem: TypeAlias = tuple[str, str, int]
 """Kind (the letter of its record), key, and part: what keeps a record of the journal live."""
@@ -69,6 +68,11 @@ class Participation:
     def size_bytes(self) -> int:
         """Of all parts."""
         return sum(part.size_bytes for part in self.parts.values())
+
+    @property
+    def staged_ms(self) -> int:
+        """When the first of its parts was staged."""
+        return min((part.staged_ms for part in self.parts.values()), default=0)
 
     @property
     def deadline_ms(self) -> int:
@@ -221,7 +225,7 @@ class AtomicTable:
             record.staged_ms,
             record.deadline_ms,
             sum(len(group.entries) for group in record.groups),
-            sum(len(split_batch(group.entries)) for group in record.groups),
+            record.messages,
             topics,
         )
         self.staged_bytes += part.size_bytes
@@ -254,7 +258,8 @@ class AtomicTable:
         waits_for = set(record.participants)
         if before is not None:
             self._release(before.queue_offset, ("D", atomic_id, 0))
-            waits_for = before.waits_for
+            # Of those that an operator has not given up since.
+            waits_for &= before.waits_for
         if waits_for:
             self.decisions[atomic_id] = Decision(queue_offset, record, waits_for)
             self._hold(queue_offset, ("D", atomic_id, 0))

@@ -3,7 +3,8 @@
 A decision is one record of the journal. When it is durable, the program has its answer, and the participants
 are informed (END_KOUROU_ATOMIC) until each has confirmed. A producer's publishes are ended in the order of
 their decisions at each broker. Outcomes are kept for repeats (MAX_OPEN of each producer). A publish that a
-participant queries and that is undecided is rolled back: its time is over.
+participant queries and that is undecided is rolled back: its time is over, or a newer program has fenced its
+own.
 
 The last batch of a sink is part of the decision record: a batch that is committed twice is published once.
 """
@@ -17,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.atomic.answers import answer_put, check_master, decided_error, too_old_error
-from kourou.broker.atomic.journal import DURABLE, Journal
+from kourou.broker.atomic.journal import Journal
 from kourou.broker.atomic.journal_records import Decided, Ended, NameClaimed
 from kourou.errors import KourouError, RequestError, StorageError
 from kourou.protocol.atomic import (
@@ -35,6 +36,8 @@ from kourou.protocol.headers.atomic import (
     AtomicOutcomeResponseHeader,
     DecideAtomicRequestHeader,
     EndAtomicRequestHeader,
+    ForgetAtomicRequestHeader,
+    ForgetAtomicResponseHeader,
     GetAtomicCoordinatorRequestHeader,
     GetAtomicCoordinatorResponseHeader,
     GetSinkRequestHeader,
@@ -99,6 +102,7 @@ class AtomicCoordinator:
             RequestCode.QUERY_KOUROU_ATOMIC: self.query,
             RequestCode.GET_KOUROU_ATOMIC_COORDINATOR: self.get_coordinator,
             RequestCode.GET_KOUROU_SINK: self.get_sink,
+            RequestCode.FORGET_KOUROU_ATOMIC: self.forget,
         }
 
     def resume(self) -> None:
@@ -172,7 +176,7 @@ class AtomicCoordinator:
         self._put(record, lambda status: self._decided_again(request, status))
 
     def _decided_again(self, request: Request, status: PutStatus) -> None:
-        if status in DURABLE:
+        if status.is_durable:
             asyncio.get_running_loop().call_soon(self._retry, request)
         else:
             answer_put(request, status)
@@ -236,7 +240,7 @@ class AtomicCoordinator:
         if record.sink_id is not None:
             del self._pending[_sink_key(record.sink_id)]
         pending.set_result(None)
-        if status in DURABLE:
+        if status.is_durable:
             self._doubtful.discard(record.atomic_id)
             self._step("decided")
             if record.atomic_id in self._journal.table.decisions:
@@ -246,6 +250,9 @@ class AtomicCoordinator:
         done(status)
 
     def _answer_decided(self, request: Request, is_commit: bool, status: PutStatus) -> None:
+        counts = self._journal.counts
+        counts.committed += status.is_stored and is_commit
+        counts.rolled_back += status.is_stored and not is_commit
         answer_put(request, status, _outcome_header(is_commit))
 
     # -- participants ------------------------------------------------------------------------------
@@ -276,7 +283,7 @@ class AtomicCoordinator:
     async def _end_at(self, broker_name: str, outbox: dict[str, None], atomic_id: str) -> str:
         """Have a broker act on a decision; what the problem is, empty: none."""
         decision = self._journal.table.decisions.get(atomic_id)
-        if decision is not None:
+        if decision is not None and broker_name in decision.waits_for:
             header = EndAtomicRequestHeader(
                 kourou_atomic_id=atomic_id, kourou_commit=decision.record.is_commit
             )
@@ -301,6 +308,41 @@ class AtomicCoordinator:
         except StorageError as error:
             # Kept as it is: participants confirm once more after the next start.
             _log.warning("atomic publish %s: its end is not recorded: %s", atomic_id, error)
+
+    def forget(self, request: Request) -> None:
+        """FORGET_KOUROU_ATOMIC: decisions wait no longer for a broker; answered when that is durable."""
+        check_master(self._admission)
+        run_request(self._requests, request, self._forget(request))
+
+    async def _forget(self, request: Request) -> None:
+        broker_name = request.header(ForgetAtomicRequestHeader).kourou_broker_name
+        decisions = self._journal.table.decisions
+        # One that is not durable yet is left to the next request.
+        waiting = [
+            atomic_id
+            for atomic_id, decision in decisions.items()
+            if broker_name in decision.waits_for and atomic_id not in self._pending
+        ]
+        for begin in range(0, len(waiting), _CONCURRENT):
+            chunk = waiting[begin : begin + _CONCURRENT]
+            await asyncio.gather(*(self._give_up(atomic_id, broker_name) for atomic_id in chunk))
+        request.reply(ForgetAtomicResponseHeader(kourou_decisions=len(waiting)))
+
+    async def _give_up(self, atomic_id: str, broker_name: str) -> None:
+        decision = self._journal.table.decisions.get(atomic_id)
+        if decision is None:
+            return  # over meanwhile
+        record = decision.record
+        others = {name: parts for name, parts in record.participants.items() if name != broker_name}
+        kept = Decided(atomic_id, record.is_commit, others, record.decided_ms, record.is_abandoned)
+        if not (status := await self._journal.write(kept)).is_durable:
+            raise StorageError(status.remark or status.name)
+        if atomic_id in self._journal.table.decisions:
+            self._inform(atomic_id)
+        outcome = "committed" if record.is_commit else "rolled back"
+        _log.warning(
+            "atomic publish %s, %s: broker %s is given up, as requested", atomic_id, outcome, broker_name
+        )
 
     # -- queries of participants -------------------------------------------------------------------
 
@@ -336,9 +378,12 @@ class AtomicCoordinator:
             return Outcome.OVER, []
         stored: asyncio.Future[PutStatus] = asyncio.get_running_loop().create_future()
         self._put(Decided(text, False, {}, self._now_ms(), is_abandoned=True), stored.set_result)
-        if (status := await stored) not in DURABLE:
+        if not (status := await stored).is_durable:
             raise StorageError(status.remark or status.name)
-        _log.warning("atomic publish %s was not decided in time: it is rolled back", text)
+        self._journal.counts.abandoned += 1
+        is_replaced = (self._epoch_of(atomic_id.producer_id) or 0) > atomic_id.epoch
+        reason = "its program was replaced" if is_replaced else "it was not decided in time"
+        _log.warning("atomic publish %s is rolled back: %s", text, reason)
         return Outcome.ROLLED_BACK, []
 
     # -- names and sinks ---------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -56,8 +57,19 @@ _SHORT: Final = 1_024
 # Of the records from the beginning on, one in so many at least is live.
 _LIVE_SHARE: Final = 4
 _MARK: Final = property_start(ATOMIC_PROPERTY).encode()
-DURABLE: Final = frozenset({PutStatus.PUT_OK, PutStatus.SLAVE_NOT_AVAILABLE})
-"""As durable as a send is when it succeeds."""
+
+
+@dataclass(slots=True)
+class AtomicCounts:
+    """What has happened since the start."""
+
+    begun: int = 0
+    """Publishes of which this broker got a first part."""
+    committed: int = 0
+    rolled_back: int = 0
+    """Decisions of programs, at this broker as their coordinator."""
+    abandoned: int = 0
+    """Publishes that it has rolled back itself: without a decision in time, or of a replaced program."""
 
 
 class Journal:
@@ -88,6 +100,7 @@ class Journal:
         self._in_flight: dict[int, None] = {}
         self._unreadable: set[int] = set()
         self.table = AtomicTable()
+        self.counts = AtomicCounts()
 
     @property
     def queue(self) -> ConsumeQueue:

@@ -21,13 +21,15 @@ import msgspec
 
 from kourou.errors import ProtocolError
 from kourou.protocol.atomic import StagedGroup
+from kourou.protocol.batch import split_batch
 from kourou.protocol.properties import property_pair
 
 BEGIN_PROPERTY: Final = "__KOUROU_BEGIN"
 
 
 class Staged(msgspec.Struct, array_like=True, tag="S", frozen=True):
-    """A part. `deadline_ms`: from then on the coordinator is queried."""
+    """A part. `deadline_ms`: from then on the coordinator is queried. `messages`: of all groups;
+    the records of an earlier version do not have it, and it is counted when they are decoded."""
 
     atomic_id: str
     part: int
@@ -37,6 +39,7 @@ class Staged(msgspec.Struct, array_like=True, tag="S", frozen=True):
     deadline_ms: int
     born_host: bytes
     groups: list[StagedGroup]
+    messages: int = -1
 
 
 class Committed(msgspec.Struct, array_like=True, tag="C", frozen=True):
@@ -119,9 +122,13 @@ encode_journal_record: Final = msgspec.msgpack.Encoder().encode
 def decode_journal_record(body: bytes) -> JournalRecord:
     """What a record of the journal says; ProtocolError if it is malformed."""
     try:
-        return _decoder.decode(body)
+        record = _decoder.decode(body)
     except msgspec.MsgspecError as error:
         raise ProtocolError(f"a record of the journal of atomic publishes: {error}") from None
+    if isinstance(record, Staged) and record.messages < 0:
+        messages = sum(len(split_batch(group.entries)) for group in record.groups)
+        record = msgspec.structs.replace(record, messages=messages)
+    return record
 
 
 def begin_property(queue_offset: int) -> bytes:

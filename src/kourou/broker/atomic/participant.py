@@ -3,6 +3,7 @@
 STAGE (client)         the part is a record of the journal; answered when that is durable
 END (coordinator)      published (publisher.py), or dropped; answered when that is durable
 no decision in time    the coordinator is queried (overdue), again and again until it answers
+program replaced       as if its time were over: it was fenced, and cannot decide any more
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import msgspec
 
 from kourou.broker.atomic.answers import answer_put, check_master, decided_error, too_old_error
 from kourou.broker.atomic.atomic_table import Participation
-from kourou.broker.atomic.journal import DURABLE, Journal
+from kourou.broker.atomic.journal import Journal
 from kourou.broker.atomic.journal_records import Finished, Staged
 from kourou.broker.atomic.publisher import RETRY_S, AtomicPublisher
 from kourou.broker.atomic.staging import StagingChecks
@@ -41,8 +42,10 @@ from kourou.protocol.headers.atomic import (
     EndAtomicResponseHeader,
     StageAtomicRequestHeader,
 )
+from kourou.protocol.producer_sequence import NAME_PREFIX
 from kourou.store.log.put_status import PutStatus
 from kourou.transport.request import Processor, Request
+from kourou.wording import counted
 
 if TYPE_CHECKING:
     from kourou.broker.admission import Admission
@@ -58,6 +61,8 @@ _KEPT_NOTICES: Final = 1_000
 
 Query = Callable[[str, str], Awaitable[tuple[Outcome, list[int]]]]
 """Queries a coordinator, by name, for the outcome of a publish, and for the parts of this broker."""
+EpochOf = Callable[[str, str], Awaitable[int]]
+"""Queries a coordinator, by name, for the newest epoch of a producer."""
 
 
 @dataclass(slots=True)
@@ -82,6 +87,7 @@ class AtomicParticipant:
         publisher: AtomicPublisher,
         tasks: TaskOwner,
         query: Query,
+        epoch_of: EpochOf,
         now_ms: Callable[[], int],
         step: Callable[[str], None],
     ) -> None:
@@ -91,6 +97,10 @@ class AtomicParticipant:
         self._publisher = publisher
         self._tasks = tasks
         self._query = query
+        self._epoch_of = epoch_of
+        self.look_s = 5.0
+        """How often coordinators are queried whether programs were replaced, and from which age on."""
+        self._looked_s = 0.0
         self._now_ms = now_ms
         self._step = step
         self._staging: dict[tuple[str, int], list[Request]] = {}
@@ -131,7 +141,7 @@ class AtomicParticipant:
             request.reply()
             return
         self._check_open(atomic_id, joined)
-        groups = self._checks.checked_groups(request, header)
+        groups, messages = self._checks.checked(request, header)
         self._check_limits(joined, groups)
         connection = request.connection
         now_ms = self._now_ms()
@@ -144,6 +154,7 @@ class AtomicParticipant:
             now_ms + header.kourou_timeout_ms,
             connection.state.born_host or record_born_host(connection),
             groups,
+            messages,
         )
         self._journal.put(record, partial(self._staged, key))
         self._staging[key] = [request]
@@ -186,7 +197,10 @@ class AtomicParticipant:
 
     def _staged(self, key: tuple[str, int], status: PutStatus) -> None:
         requests = self._staging.pop(key)
-        if status in DURABLE:
+        joined = self._journal.table.participations.get(key[0])
+        is_first = joined is not None and len(joined.parts) == 1 and key not in self._doubtful
+        self._journal.counts.begun += status.is_stored and is_first
+        if status.is_durable:
             self._doubtful.discard(key)
             self._step("staged")
         elif status.is_stored:
@@ -259,9 +273,10 @@ class AtomicParticipant:
         While a coordinator does not answer, its publishes stay as they are."""
         now_ms = self._now_ms()
         silent: set[str] = set()
+        replaced = await self._replaced(now_ms)
         for atomic_id, joined in list(self._journal.table.participations.items()):
             coordinator = joined.coordinator
-            is_due = joined.commit is None and joined.deadline_ms <= now_ms
+            is_due = joined.commit is None and (joined.deadline_ms <= now_ms or atomic_id in replaced)
             if not is_due or atomic_id in self._ending or coordinator in silent:
                 continue
             try:
@@ -280,10 +295,45 @@ class AtomicParticipant:
             if atomic_id not in self._journal.table.participations or atomic_id in self._ending:
                 continue
             if outcome is Outcome.ROLLED_BACK:
-                _log.warning("atomic publish %s was not decided in time: it is rolled back", atomic_id)
+                reason = "its program was replaced" if atomic_id in replaced else "there was none in time"
+                _log.warning("atomic publish %s has no decision, %s: it is dropped", atomic_id, reason)
                 self.notices.append((now_ms, self._entry(atomic_id, joined, AtomicState.ABANDONED, now_ms)))
+            elif outcome is Outcome.OVER:
+                _log.warning(
+                    "atomic publish %s is over, and its coordinator %s expects nothing of this broker (its "
+                    "parts were not among those committed, or an operator has given it up): %s dropped",
+                    atomic_id,
+                    coordinator,
+                    counted(sum(part.messages for part in joined.parts.values()), "message"),
+                )
             self._begin_end(atomic_id, parts if outcome is Outcome.COMMITTED else None, None)
         self._silent = silent
+
+    async def _replaced(self, now_ms: int) -> set[str]:
+        """Undecided publishes of names that newer programs have opened since, looked for now and then. A
+        coordinator that does not answer is left out until the next time."""
+        loop_s = asyncio.get_running_loop().time()
+        if loop_s < self._looked_s + self.look_s:
+            return set()
+        self._looked_s = loop_s
+        newest: dict[tuple[str, str], int] = {}
+        silent: set[str] = set()
+        found: set[str] = set()
+        for text, joined in list(self._journal.table.participations.items()):
+            atomic_id, coordinator = parse_atomic_id(text), joined.coordinator
+            is_old = joined.commit is None and joined.staged_ms + self.look_s * 1000 <= now_ms
+            if not is_old or not atomic_id.producer_id.startswith(NAME_PREFIX) or coordinator in silent:
+                continue
+            key = coordinator, atomic_id.producer_id
+            try:
+                if key not in newest:
+                    newest[key] = await self._epoch_of(*key)
+            except KourouError:
+                silent.add(coordinator)
+                continue
+            if newest[key] > atomic_id.epoch:
+                found.add(text)
+        return found
 
     # -- listing -----------------------------------------------------------------------------------
 
@@ -310,7 +360,7 @@ class AtomicParticipant:
             atomic_id=atomic_id,
             state=state,
             coordinator=joined.coordinator,
-            age_ms=max(0, now_ms - min((part.staged_ms for part in parts), default=now_ms)),
+            age_ms=max(0, now_ms - joined.staged_ms) if parts else 0,
             producer_group=joined.producer_group,
             topics=sorted({topic for part in parts for topic in part.topics}),
             parts=len(joined.parts),

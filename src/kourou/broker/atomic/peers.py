@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Final
 from kourou.errors import ConnectError, KourouError, ProtocolError, RemotingError, ResponseError
 from kourou.protocol.atomic import Outcome, decode_parts
 from kourou.protocol.bodies import ClusterInfo, decode_body
+from kourou.protocol.bodies.producer_sequences import ProducerSequences
 from kourou.protocol.bodies.route import MASTER_ID
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand
 from kourou.protocol.headers.atomic import AtomicOutcomeResponseHeader, QueryAtomicRequestHeader
 from kourou.protocol.headers.command_header import CommandHeader
+from kourou.protocol.headers.producers import GetSequencesRequestHeader
+from kourou.protocol.names import ATOMIC_TOPIC
 
 if TYPE_CHECKING:
     from kourou.transport.client import RemotingClient
@@ -63,6 +66,13 @@ class BrokerPeers:
             return Outcome(text), decode_parts(answer.body or b"")
         except ValueError:
             raise ProtocolError(f"atomic publish {atomic_id}: outcome {text!r} is not known") from None
+
+    async def epoch_of(self, broker_name: str, producer_id: str) -> int:
+        """The newest epoch of a producer at its coordinator; -1: it is not known there. KourouError: the
+        coordinator does not answer."""
+        header = GetSequencesRequestHeader(kourou_producer_id=producer_id, topic=ATOMIC_TOPIC)
+        answer = await self.call(broker_name, RequestCode.GET_KOUROU_SEQUENCES, header)
+        return ProducerSequences.decode(answer.body).epoch
 
     async def _find(self, broker_name: str) -> str:
         if broker_name == self._own_name:

@@ -10,47 +10,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kourou.broker.atomic.atomic_table import Participation
-from kourou.broker.atomic.journal import DURABLE, Journal
-from kourou.broker.atomic.journal_records import Committed, Finished, JournalRecord, Staged
-from kourou.errors import StorageError
-from kourou.protocol.atomic import ATOMIC_PROPERTY, StagedGroup
-from kourou.protocol.batch import BatchEntry, split_batch
+from kourou.broker.atomic.journal import Journal
+from kourou.broker.atomic.journal_records import Committed, Finished, JournalRecord
+from kourou.broker.atomic.staged_entries import EntryPuts, StagedRest, rests_of
+from kourou.errors import ProtocolError, StorageError
 from kourou.protocol.codes import PermName
-from kourou.protocol.layout import PROPERTY_SEPARATOR
-from kourou.protocol.properties import property_start
 from kourou.store.log.put_status import PutStatus
 from kourou.wording import counted
 
 if TYPE_CHECKING:
     from kourou.broker.tables.topics import TopicConfigManager
-    from kourou.store.log.log_appender import LogAppender
-    from kourou.store.queue.consume_queues import ConsumeQueues
     from kourou.transport.cycles import Cycles
 
 _log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 RETRY_S: Final = 1.0
 _READ_WRITE: Final = int(PermName.READ | PermName.WRITE)
-# Put in one commit cycle, at least; messages of one queue are put in chunks.
+# Put in one commit cycle, at least, as bytes that were staged.
 _CYCLE_BYTES: Final = 512 * 1024
-_CHUNK_BYTES: Final = 128 * 1024
-# What a record has besides topic, body and properties, at most.
-_RECORD_BYTES: Final = 160
-_MARK: Final = property_start(ATOMIC_PROPERTY)
-_SEPARATOR: Final = PROPERTY_SEPARATOR.encode()
-
-
-class _Chunk(NamedTuple):
-    """Messages that are put together, to one queue."""
-
-    group: StagedGroup
-    entries: list[BatchEntry]
-    born_host: bytes
-    size_bytes: int
 
 
 class AtomicPublisher:
@@ -60,15 +45,13 @@ class AtomicPublisher:
         self,
         *,
         journal: Journal,
-        appender: LogAppender,
-        queues: ConsumeQueues,
+        entries: EntryPuts,
         cycles: Cycles,
         topics: TopicConfigManager,
         step: Callable[[str], None],
     ) -> None:
         self._journal = journal
-        self._appender = appender
-        self._queues = queues
+        self._entries = entries
         self._cycles = cycles
         self._topics = topics
         self._step = step
@@ -86,7 +69,7 @@ class AtomicPublisher:
         StorageError: it is not."""
         if status is None:
             status = await self._journal.write(finished)
-        while status not in DURABLE:
+        while not status.is_durable:
             if not status.is_stored:
                 raise StorageError(status.remark or status.name)
             await asyncio.sleep(RETRY_S)
@@ -109,110 +92,112 @@ class AtomicPublisher:
         missing = [number for number in numbers if number not in joined.parts]
         if missing:
             incomplete(f"{counted(len(missing), 'part')} not at this broker")
-        position, gathered, gathered_bytes = 0, list[_Chunk](), 0
+        messages = _Messages(skipped)
+        position = 0
         for number in numbers:
             part = joined.parts.get(number)
             if part is None:
                 continue
             if position + part.messages > skipped:
-                staged = await self._journal.read_part(atomic_id, number)
-                for chunk in _chunks(staged, position, skipped, self._max_chunk_bytes()):
-                    if gathered_bytes >= _CYCLE_BYTES:
-                        await self._put(joined, first, gathered, None, incomplete)
-                        first, gathered, gathered_bytes = None, [], 0
-                    gathered.append(chunk)
-                    gathered_bytes += chunk.size_bytes
+                rests = rests_of(await self._journal.read_part(atomic_id, number))
+                messages.add(rests, skip=max(0, skipped - position))
+                while messages.size_bytes >= _CYCLE_BYTES:
+                    await self._put(joined, first, messages, None, incomplete)
+                    first = None
             position += part.messages
-        status = await self._put(joined, first, gathered, finished, incomplete)
+        status = await self._put(joined, first, messages, finished, incomplete)
         await self.finish(finished, status)
-
-    def _max_chunk_bytes(self) -> int:
-        return min(_CHUNK_BYTES, self._appender.max_message_bytes)
 
     async def _put(
         self,
         joined: Participation,
         first: JournalRecord | None,
-        chunks: Sequence[_Chunk],
+        messages: _Messages,
         last: JournalRecord | None,
         incomplete: Callable[[str], None],
     ) -> PutStatus:
-        """Put all of it in one commit cycle, and wait until it is stored; the status of the last put.
+        """Put messages of one commit cycle, and wait until they are stored; the status of the last put. With
+        `last` all messages that are left.
 
         StorageError: the cycle failed, and nothing of it is stored; or a put was refused, and those before it
         are stored.
         """
-        waits: list[asyncio.Future[PutStatus]] = []
-        published, refused = 0, None
+        waits, refused = _Waits(), None
+        begin, end_bytes = messages.number, max(0, messages.size_bytes - _CYCLE_BYTES)
         try:
             if first is not None:
-                self._journal.put(first, _expect(waits))
-            for chunk in chunks:
-                if self._topics.get(chunk.group.topic) is None:
-                    incomplete(f"topic {chunk.group.topic} was deleted")
-                else:
-                    self._put_chunk(chunk, _expect(waits))
-                published += len(chunk.entries)
+                waits.add(partial(self._journal.put, first))
+            while messages.rests and (last is not None or messages.size_bytes > end_bytes):
+                self._put_chunk(messages, waits, incomplete)
             if last is not None:
-                self._journal.put(last, _expect(waits))
-        except StorageError as error:
-            waits.pop()
+                waits.add(partial(self._journal.put, last))
+        except (StorageError, ProtocolError) as error:
             refused = error
-        status = PutStatus.PUT_OK
-        for wait in waits:
-            status = await wait
-            if not status.is_stored:
-                raise StorageError(status.remark or status.name)
+        status = await waits.wait()
         if joined.commit is not None:
-            joined.commit.published += published
+            joined.commit.published += messages.number - begin
         if refused is not None:
             raise refused
         self._step("publishing" if last is None else "finished")
         return status
 
-    def _put_chunk(self, chunk: _Chunk, done: Callable[..., None]) -> None:
-        group = chunk.group
-        self._cycles.open()
-        self._appender.put_many(
-            self._queues.get(group.topic, group.queue_id),
-            chunk.entries,
-            born_timestamp=group.born_timestamp,
-            born_host=chunk.born_host,
-            sys_flag=group.sys_flag,
-            done=done,
-            wait=True,
-        )
+    def _put_chunk(self, messages: _Messages, waits: _Waits, incomplete: Callable[[str], None]) -> None:
+        rest = messages.rests[0]
+        topic, before_bytes = rest.group.topic, rest.size_bytes
+        if self._topics.get(topic) is None:
+            incomplete(f"topic {topic} was deleted")
+            messages.number += rest.skip(len(rest.split()))
+        else:
+            self._cycles.open()
+            messages.number += waits.add(partial(self._entries.put, rest, messages.number))
+        messages.size_bytes -= before_bytes - rest.size_bytes
+        if not rest.size_bytes:
+            messages.rests.popleft()
 
 
-def _expect(waits: list[asyncio.Future[PutStatus]]) -> Callable[..., None]:
-    """A `done` for a put that is waited for."""
-    future: asyncio.Future[PutStatus] = asyncio.get_running_loop().create_future()
-    waits.append(future)
+class _Messages:
+    """What is read and not put yet; `number` is that of the next message."""
 
-    def done(status: PutStatus, *_: object) -> None:
-        if not future.done():
-            future.set_result(status)
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.rests: deque[StagedRest] = deque()
+        self.size_bytes = 0
 
-    return done
+    def add(self, rests: Sequence[StagedRest], *, skip: int) -> None:
+        """Groups of the next part, without the first `skip` messages."""
+        for rest in rests:
+            if skip:
+                skip -= rest.skip(skip)
+            if rest.size_bytes:
+                self.rests.append(rest)
+                self.size_bytes += rest.size_bytes
 
 
-def _chunks(staged: Staged, position: int, skipped: int, max_bytes: int) -> Iterator[_Chunk]:
-    """The messages of a part from number `skipped` on, each with its number; the first one is `position`."""
-    for group in staged.groups:
-        entries: list[BatchEntry] = []
-        size_bytes = 0
-        for flag, body, properties in split_batch(group.entries):
-            number, position = position, position + 1
-            if number < skipped:
-                continue
-            mark = f"{_MARK}{staged.atomic_id}:{number}{PROPERTY_SEPARATOR}".encode()
-            is_closed = not properties or properties.endswith(_SEPARATOR)
-            entry = BatchEntry(flag, body, properties + (mark if is_closed else _SEPARATOR + mark))
-            entry_bytes = len(body) + len(entry.raw_properties) + _RECORD_BYTES + len(group.topic)
-            if entries and size_bytes + entry_bytes > max_bytes:
-                yield _Chunk(group, entries, staged.born_host, size_bytes)
-                entries, size_bytes = [], 0
-            entries.append(entry)
-            size_bytes += entry_bytes
-        if entries:
-            yield _Chunk(group, entries, staged.born_host, size_bytes)
+class _Waits:
+    """The puts of one commit cycle that are waited for."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._puts: list[asyncio.Future[PutStatus]] = []
+
+    def add(self, put: Callable[[Callable[[PutStatus], None]], T]) -> T:
+        """Put something, with the `done` that it is called with. What `put` raises, and then there is nothing
+        to wait for."""
+        stored: asyncio.Future[PutStatus] = self._loop.create_future()
+        result = put(partial(_resolve, stored))
+        self._puts.append(stored)
+        return result
+
+    async def wait(self) -> PutStatus:
+        """Wait for all: the status of the last put. StorageError: they are not stored."""
+        status = PutStatus.PUT_OK
+        for stored in self._puts:
+            status = await stored
+            if not status.is_stored:
+                raise StorageError(status.remark or status.name)
+        return status
+
+
+def _resolve(stored: asyncio.Future[PutStatus], status: PutStatus) -> None:
+    if not stored.done():
+        stored.set_result(status)

@@ -5,10 +5,9 @@ Topics, permissions, admission checks and hooks are those of a send, at the time
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kourou.broker.delay.delayed_messages import is_delayed
+from kourou.broker.delay.delayed_messages import DELAY_PROPERTIES, is_delayed
 from kourou.broker.hooks import BrokerHooks, SendContext
 from kourou.broker.send.send_targets import SendTargets
 from kourou.errors import RequestError
@@ -28,6 +27,7 @@ from kourou.protocol.layout import MAX_PROPERTIES_BYTES
 from kourou.protocol.names import is_retry_topic
 from kourou.protocol.producer_sequence import SEQUENCE_PROPERTY
 from kourou.protocol.properties import (
+    MessageConst,
     is_prepared,
     properties_from_bytes,
     properties_to_bytes,
@@ -36,36 +36,60 @@ from kourou.protocol.properties import (
 from kourou.transport.request import Request
 
 if TYPE_CHECKING:
+    from kourou.broker.settings import KernelStatus
     from kourou.store.log.log_appender import LogAppender
 
 _TRANSACTION_BITS: Final = MessageSysFlag.TRANSACTION_MASK.value
-# Names that change what becomes of a message, or that only a broker may set, contain one of these.
+# Names that change what becomes of a message, or that only a broker may set.
 _NOTED: Final = tuple(
-    name.encode() for name in ("DELAY", "TIMER_DEL", "TRAN_MSG", SEQUENCE_PROPERTY, ATOMIC_PROPERTY)
+    name.encode()
+    for name in (
+        *DELAY_PROPERTIES,
+        MessageConst.PROPERTY_TRANSACTION_PREPARED,
+        SEQUENCE_PROPERTY,
+        ATOMIC_PROPERTY,
+    )
+)
+# A name that contains another one is found with it.
+_SEARCHED: Final = tuple(
+    name for name in _NOTED if not any(other in name for other in _NOTED if other != name)
 )
 # What a publish adds: the id, and the number of the message.
 _ADDED_BYTES: Final = 160
 
 
+class CheckedPart(NamedTuple):
+    """The groups of a part, as they are stored, and the number of all messages."""
+
+    groups: list[StagedGroup]
+    messages: int
+
+
 class StagingChecks:
     """Checks parts for one broker."""
 
-    def __init__(self, *, targets: SendTargets, hooks: BrokerHooks, appender: LogAppender) -> None:
+    def __init__(
+        self, *, targets: SendTargets, hooks: BrokerHooks, appender: LogAppender, kernel: KernelStatus
+    ) -> None:
         self._targets = targets
         self._admission = targets.admission
         self._hooks = hooks
         self._appender = appender
+        self._kernel = kernel
 
-    def checked_groups(self, request: Request, header: StageAtomicRequestHeader) -> list[StagedGroup]:
-        """The groups of a part, as they are stored. RequestError, ProtocolError: nothing may be staged."""
+    def checked(self, request: Request, header: StageAtomicRequestHeader) -> CheckedPart:
+        """A part that may be staged. RequestError, ProtocolError: it may not."""
         _check_header(header)
         self._admission.check_room()
         groups = decode_groups(request.body)
         if not groups:
             raise _illegal("the part has no messages")
-        return [self._checked(request, header, group) for group in groups]
+        checked = [self._checked_group(request, header, group) for group in groups]
+        return CheckedPart([group for group, _ in checked], sum(messages for _, messages in checked))
 
-    def _checked(self, request: Request, header: StageAtomicRequestHeader, group: StagedGroup) -> StagedGroup:
+    def _checked_group(
+        self, request: Request, header: StageAtomicRequestHeader, group: StagedGroup
+    ) -> tuple[StagedGroup, int]:
         if is_retry_topic(group.topic):
             raise _illegal(f"{group.topic} is a retry topic")
         if group.sys_flag & _TRANSACTION_BITS:
@@ -88,12 +112,7 @@ class StagingChecks:
                 f"request queueId[{group.queue_id}] is illegal: topic {group.topic} has "
                 f"{target.queue_nums} queues",
             )
-        entries = split_batch(group.entries)
-        checked = entries
-        # Searched in all messages at once: most have none of these names.
-        if any(name in group.entries for name in _NOTED):
-            checked = [_checked_entry(group.topic, entry) for entry in entries]
-        self._check_sizes(group.topic, checked)
+        entries, messages = self._checked_entries(group)
         context = SendContext(
             group.topic,
             group.queue_id,
@@ -106,36 +125,43 @@ class StagingChecks:
             self._admission.check_message(context)
         if self._hooks.before_send:
             self._hooks.call(self._hooks.before_send, context)
-        return StagedGroup(
-            group.topic,
-            group.queue_id,
-            group.sys_flag | target.sys_flag,
-            group.born_timestamp,
-            group.entries if checked is entries or checked == entries else encode_batch_entries(checked),
-        )
+        sys_flag = group.sys_flag | target.sys_flag
+        checked = StagedGroup(group.topic, group.queue_id, sys_flag, group.born_timestamp, entries)
+        return checked, messages
 
-    def _check_sizes(self, topic: str, entries: Sequence[BatchEntry]) -> None:
-        max_bytes, max_properties = self._appender.max_message_bytes, MAX_PROPERTIES_BYTES - _ADDED_BYTES
-        for _, body, raw in entries:
+    def _checked_entries(self, group: StagedGroup) -> tuple[bytes, int]:
+        """The messages of a group as they are stored, and their number."""
+        topic, raw_entries, kernel = group.topic, group.entries, self._kernel.current.kernel
+        max_body, max_properties = self._appender.max_message_bytes, MAX_PROPERTIES_BYTES - _ADDED_BYTES
+        if kernel is not None and (
+            messages := kernel.check_entries(raw_entries, max_body, max_properties, _NOTED)
+        ):
+            return raw_entries, messages
+        entries = split_batch(raw_entries)
+        checked = entries
+        # Searched in all messages at once: most have none of these names.
+        if any(name in raw_entries for name in _SEARCHED):
+            checked = [_checked_entry(topic, entry) for entry in entries]
+        for _, body, raw in checked:
             if len(raw) > max_properties:
                 raise _illegal(f"topic {topic}: properties of {len(raw)} bytes; {max_properties} are allowed")
-            if not 0 < len(body) <= max_bytes:
-                raise _illegal(f"topic {topic}: a body of {len(body)} bytes; 1 to {max_bytes} are allowed")
+            if not 0 < len(body) <= max_body:
+                raise _illegal(f"topic {topic}: a body of {len(body)} bytes; 1 to {max_body} are allowed")
+        return raw_entries if checked == entries else encode_batch_entries(checked), len(entries)
 
 
 def _checked_entry(topic: str, entry: BatchEntry) -> BatchEntry:
     """One message, without properties that it may not have."""
     raw = entry.raw_properties
-    if not any(name in raw for name in _NOTED):
+    if not any(name in raw for name in _SEARCHED):
         return entry
     properties = properties_from_bytes(raw)
     if is_prepared(properties):
         raise _illegal(f"topic {topic}: half messages of transactions are not possible")
     if is_delayed(properties):
         raise _illegal(f"topic {topic}: delayed messages are not possible")
-    for name in (SEQUENCE_PROPERTY, ATOMIC_PROPERTY):
-        properties = remove_property(properties, name)
-    return entry._replace(raw_properties=properties_to_bytes(properties))
+    kept = remove_property(remove_property(properties, SEQUENCE_PROPERTY), ATOMIC_PROPERTY)
+    return entry if kept == properties else entry._replace(raw_properties=properties_to_bytes(kept))
 
 
 def _check_header(header: StageAtomicRequestHeader) -> None:

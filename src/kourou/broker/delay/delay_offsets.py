@@ -12,24 +12,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import field
-
 from kourou.broker.tables.config_table import ConfigTable
 from kourou.protocol.bodies import DataVersion
 from kourou.protocol.bodies.offsets import DelayOffsetSerializeWrapper
-from kourou.protocol.bodies.shape import Int64
 from kourou.store.config_file import JsonConfigFile
-from kourou.store.config_tables import DelayOffsetTable, load_table
+from kourou.store.config_tables import NotedDelayOffsetTable, load_table
 from kourou.store.disk.files import Files
 
 if TYPE_CHECKING:
     from kourou.config.broker import BrokerConfig
-
-
-class NotedDelayOffsetTable(DelayOffsetTable):
-    """`delayOffset.json` with Kourou's additional note on progress."""
-
-    log_phy_offset: Int64 | None = field(default=None, name="__kourouLogPhyOffset")
 
 
 class DelayOffsetManager(ConfigTable):

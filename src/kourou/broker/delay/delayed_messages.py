@@ -44,7 +44,9 @@ _UNFINISHED: Final = (
 )
 
 _scan_level: Final = PropertyScanner(_DELAY).values
-_scan_delays: Final = PropertyScanner(_DELAY, _SEC, _MS, _DELIVER).values
+DELAY_PROPERTIES: Final = (_DELAY, _SEC, _MS, _DELIVER)
+"""Properties that make a message a delayed one."""
+_scan_delays: Final = PropertyScanner(*DELAY_PROPERTIES).values
 _scan_times: Final = PropertyScanner(_SEC, _MS, _DELIVER, _OUT).values
 
 

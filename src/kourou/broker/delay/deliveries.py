@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from kourou.errors import ProtocolError
 from kourou.protocol.layout import BLANK, BLANK_MAGIC_CODE, MESSAGE_MAGIC_CODES, MIN_RECORD_BYTES, Buffer
 from kourou.protocol.message import MessageExt
-from kourou.protocol.names import RMQ_SYS_SCHEDULE_TOPIC, RMQ_SYS_TRANS_HALF_TOPIC, TIMER_TOPIC
+from kourou.protocol.names import RMQ_SYS_TRANS_HALF_TOPIC, TIMER_TOPIC
 from kourou.protocol.producer_sequence import raw_without_sequence
 from kourou.protocol.properties import MessageConst, PropertyScanner, property_start
 from kourou.protocol.record import decode_record
 from kourou.protocol.record_fields import record_mark, record_prepared_offset
 from kourou.protocol.tags import tags_code
+from kourou.store.delay_levels import delivered_level
 from kourou.store.log.commit_log import CommitLog
 from kourou.store.log.dispatch_request import index_keys
 from kourou.store.log.log_scanner import PIECE_BYTES, LogScanner
@@ -79,12 +80,11 @@ class DeliveredRecords:
         if not record.prepared_transaction_offset:
             self._add_unmarked(record)
             return
-        origin, properties = record.prepared_transaction_offset - 1, record.properties
-        level = properties.get(MessageConst.PROPERTY_DELAY_TIME_LEVEL, "")
-        if MessageConst.PROPERTY_TIMER_OUT_MS in properties:
+        origin, level = record.prepared_transaction_offset - 1, delivered_level(record)
+        if MessageConst.PROPERTY_TIMER_OUT_MS in record.properties:
             self.timers.add(origin)
-        if level.isascii() and level.isdigit() and record.topic != RMQ_SYS_SCHEDULE_TOPIC:
-            self.last_of_level[int(level)] = max(origin, self.last_of_level.get(int(level), 0))
+        if level is not None:
+            self.last_of_level[level] = max(origin, self.last_of_level.get(level, 0))
 
     def _add_unmarked(self, record: MessageExt) -> None:
         key = _timer_key(record)

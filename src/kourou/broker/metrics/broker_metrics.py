@@ -34,8 +34,10 @@ from kourou.protocol.names import (
     is_system_group,
 )
 from kourou.protocol.versions import CURRENT_VERSION, version_desc
+from kourou.store.producers.producer_table import REFUSALS
 
 if TYPE_CHECKING:
+    from kourou.broker.atomic.journal import Journal
     from kourou.broker.clock_watch import ClockWatch
     from kourou.broker.delay.timer_messages import TimerMessages
     from kourou.broker.groups.consumers import ConsumerManager
@@ -93,6 +95,7 @@ class BrokerMetrics:
     appender: LogAppender
     damages: KnownDamages
     sequences: ProducerTable
+    atomics: Journal
     queue_folder: Path
     stats: BrokerStatsManager
     commit_cycle: CommitCycle
@@ -198,11 +201,30 @@ class BrokerMetrics:
         ]
         for metric, value in values:
             yield metric.value(value, scope)
+        refused = [((ruling.name.lower(),), self.sequences.refused[ruling]) for ruling in REFUSALS]
+        yield own.REFUSED_SEQUENCES.family(refused, scope)
+        yield from self._atomics()
         usages = [(str(folder), usage) for folder, usage in on_disk.log_folders.items()]
         yield own.DISK_TOTAL.family([((name,), usage.total_bytes) for name, usage in usages], scope)
         yield own.DISK_FREE.family([((name,), usage.usable_bytes) for name, usage in usages], scope)
         yield own.DISK_USED_RATIO.family([((name,), usage.used_ratio) for name, usage in usages], scope)
         yield from self._slaves()
+
+    def _atomics(self) -> Iterator[Family]:
+        table, counts, scope = self.atomics.table, self.atomics.counts, self.scope
+        now_ms = self.now_ms()
+        ages_ms = (now_ms - joined.staged_ms for joined in table.participations.values() if joined.parts)
+        yield own.ATOMIC_BEGUN.value(counts.begun, scope)
+        decided = [
+            (("committed",), counts.committed),
+            (("rolled_back",), counts.rolled_back),
+            (("abandoned",), counts.abandoned),
+        ]
+        yield own.ATOMIC_DECIDED.family(decided, scope)
+        yield own.ATOMIC_OPEN.value(len(table.participations), scope)
+        yield own.ATOMIC_OLDEST.value(max(0, *ages_ms, 0) / 1000, scope)
+        yield own.ATOMIC_STAGED.value(table.staged_bytes, scope)
+        yield own.ATOMIC_UNCONFIRMED.value(len(table.decisions), scope)
 
     def _slaves(self) -> Iterator[Family]:
         if self.config.current.is_slave:

@@ -67,6 +67,36 @@ PRODUCERS_EVICTED: Final = Metric(
 REPEATED_MESSAGES: Final = Metric(
     "kourou_repeated_messages_total", Kind.COUNTER, "Repeats that were answered with their originals."
 )
+REFUSED_SEQUENCES: Final = Metric(
+    "kourou_refused_sequences_total",
+    Kind.COUNTER,
+    "Messages of idempotent producers that were refused.",
+    ("reason",),
+)
+ATOMIC_BEGUN: Final = Metric(
+    "kourou_atomic_begun_total",
+    Kind.COUNTER,
+    "Atomic publishes of which the broker got a first part; each broker with parts counts.",
+)
+ATOMIC_DECIDED: Final = Metric(
+    "kourou_atomic_decided_total",
+    Kind.COUNTER,
+    "Atomic publishes that were decided, counted by their coordinator: committed, rolled_back, or abandoned "
+    "by their programs and rolled back by it.",
+    ("outcome",),
+)
+ATOMIC_OPEN: Final = Metric(
+    "kourou_atomic_open", Kind.GAUGE, "Atomic publishes of which the broker keeps parts, not yet published."
+)
+ATOMIC_OLDEST: Final = Metric(
+    "kourou_atomic_oldest_open_seconds", Kind.GAUGE, "For how long the oldest of them has been open."
+)
+ATOMIC_STAGED: Final = Metric("kourou_atomic_staged_bytes", Kind.GAUGE, "The bytes of their parts.")
+ATOMIC_UNCONFIRMED: Final = Metric(
+    "kourou_atomic_unconfirmed_decisions",
+    Kind.GAUGE,
+    "Decisions of the broker as coordinator that some other broker has not confirmed.",
+)
 SLAVES: Final = Metric("kourou_slaves", Kind.GAUGE, "Slaves that follow this master.")
 SLAVE_LAG_BYTES: Final = Metric(
     "kourou_slave_lag_bytes", Kind.GAUGE, "How much of the log a slave has not acknowledged.", ("slave",)

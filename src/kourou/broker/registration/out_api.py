@@ -274,7 +274,7 @@ class BrokerOuterApi:
 
     async def unregister_all(self, timeout_ms: int = UNREGISTER_TIMEOUT_MS) -> None:
         """Tell every name server that this broker goes; those that do not answer find out later."""
-        await self._stop_tellers()
+        await self.stop_telling()
         identity = self._identity
         header = UnRegisterBrokerRequestHeader(
             broker_name=identity.broker_name,
@@ -287,7 +287,8 @@ class BrokerOuterApi:
             *(self._unregister(address, command, timeout_ms) for address in self.namesrvs.current)
         )
 
-    async def _stop_tellers(self) -> None:
+    async def stop_telling(self) -> None:
+        """Give up registrations that are under way."""
         self._news.clear()
         for teller in self._tellers.values():
             teller.cancel()

@@ -25,6 +25,7 @@ from kourou.transport.tasks import TaskOwner
 
 if TYPE_CHECKING:
     from kourou.broker.registration.out_api import RegisterBrokerResult
+    from kourou.broker.replication.reign import Reign
     from kourou.broker.settings import LiveConfig
     from kourou.broker.tables.topics import TopicConfigManager
     from kourou.protocol.bodies.topics import TopicConfig
@@ -51,7 +52,7 @@ class ChangeSignal(asyncio.Event):
 
 class Registration:
     """Registers one broker until stopped. A slave learns where its master is: `master_found` is called with
-    the address of its HA port, and its address for requests."""
+    the address of its HA port, and its address for requests. With a `reign`, as long as that is good."""
 
     def __init__(
         self,
@@ -62,6 +63,7 @@ class Registration:
         out_api: BrokerOuterApi,
         changed: ChangeSignal,
         master_found: Callable[[str | None, str | None], None] | None = None,
+        reign: Reign | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -69,6 +71,12 @@ class Registration:
         self._out_api = out_api
         self._changed = changed
         self._master_found = master_found
+        self._reign = reign
+
+    @property
+    def has_reign(self) -> bool:
+        """Whether this is the master of a fail-over set."""
+        return self._reign is not None
 
     async def begin(self, tasks: TaskOwner) -> None:
         """Find the name servers and register for the first time, then go on doing so."""
@@ -105,7 +113,7 @@ class Registration:
 
     async def _register(self, only: frozenset[str] | None = None) -> None:
         self._changed.clear()
-        if not self._out_api.namesrvs.current:
+        if not self._out_api.namesrvs.current or (self._reign is not None and not self._reign.is_good()):
             return
         topics = self._topics.wrapper(registered=True)
         self._take_up(await self._out_api.register_all(topics, only=only))
@@ -156,7 +164,11 @@ class RegistrationPart(BrokerPart):
             self._tasks.start(self._out_api.namesrvs.refresh(), "name-servers-changed")
 
     async def stop(self, timeout_ms: int) -> None:
-        await self._out_api.unregister_all()
+        # Name servers would unregister whichever broker is master of this name by then.
+        if self._registration.has_reign:
+            await self._out_api.stop_telling()
+        else:
+            await self._out_api.unregister_all()
 
 
 def identity_of(config: BrokerConfig, address: str) -> BrokerIdentity:

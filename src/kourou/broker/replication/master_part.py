@@ -2,6 +2,7 @@
 
 A master begins an epoch at each start: whatever its log may have lost at its end before, slaves notice it.
 The port for slaves is open on every broker, as Apache's is; a slave's own slaves get nothing.
+The master of a fail-over set reigns in an epoch that etcd has given, and refuses changes when that is over.
 """
 
 from __future__ import annotations
@@ -11,10 +12,14 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from kourou.broker.admission import RequestCheck
 from kourou.broker.part import BrokerPart
+from kourou.broker.replication.membership import CHANGES, READS
+from kourou.broker.replication.reign import InSyncAcks
 from kourou.broker.replication.replica_acks import AckRule, ReplicaAcks
 from kourou.broker.replication.replica_server import ReplicaServer
 from kourou.config.broker import SYNC_MASTER, BrokerConfig
+from kourou.errors import RequestError
 from kourou.protocol.bodies import encode_body
 from kourou.protocol.bodies.ha import (
     LAST_EPOCH_END,
@@ -23,7 +28,7 @@ from kourou.protocol.bodies.ha import (
     HAConnectionRuntimeInfo,
     HARuntimeInfo,
 )
-from kourou.protocol.codes import RequestCode
+from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.features import Feature, format_features
 from kourou.protocol.headers.clients import HeartbeatResponseHeader
 from kourou.transport.request import Processor, Request
@@ -31,12 +36,14 @@ from kourou.transport.tasks import TaskOwner
 
 if TYPE_CHECKING:
     from kourou.broker.admission import Admission
+    from kourou.broker.replication.reign import Reign
     from kourou.broker.replication.replica_link import ReplicaLink
     from kourou.broker.settings import LiveConfig
     from kourou.broker.storage.commit_cycle import CommitCycle
     from kourou.broker.storage.disk_threads import DiskThreads
     from kourou.broker.tables.offsets import ConsumerOffsetManager
     from kourou.store.log.commit_log import CommitLog
+    from kourou.store.log.log_appender import LogAppender
     from kourou.store.replica.epochs import EpochFile
     from kourou.transport.cycles import Cycles
 
@@ -58,10 +65,13 @@ class MasterPart(BrokerPart):
         cycles: Cycles,
         commit_cycle: CommitCycle,
         admission: Admission,
+        appender: LogAppender,
+        reign: Reign | None,
         tasks: TaskOwner,
     ) -> None:
         self._config = config
         self._log = log
+        self._reign = reign
         self._epochs = epochs
         self._offsets = offsets
         self._queue_end = queue_end
@@ -70,11 +80,48 @@ class MasterPart(BrokerPart):
         self._admission = admission
         self._tasks = TaskOwner("replication", parent=tasks)
         self._acks = ReplicaAcks(_ack_rule(config.current))
+        self._in_sync_acks: InSyncAcks | None = None
+        self._read_check: RequestCheck | None = None
         self._rejects = False
         self.server = ReplicaServer(
-            config=config, log=log, epochs=epochs, disk=disk, tasks=self._tasks, on_ack=self._acknowledged
+            config=config,
+            log=log,
+            epochs=epochs,
+            disk=disk,
+            tasks=self._tasks,
+            on_ack=self._acknowledged,
+            reign=reign,
         )
         commit_cycle.after_write.append(self.server.pump)
+        if reign is not None:
+            self._fence_by(reign, appender)
+
+    def _fence_by(self, reign: Reign, appender: LogAppender) -> None:
+        """Write, acknowledge and change nothing when the reign is over."""
+        self._in_sync_acks = InSyncAcks(reign, min_copies=self._config.current.min_copies)
+        appender.may_write = reign.is_good
+        self._commit_cycle.may_acknowledge = reign.is_good
+        self._offsets.may_commit = reign.is_good
+        reign.on_end.append(lambda: self._cycles.run_now(self._commit_cycle.give_up))
+
+        def check(_: Request) -> None:
+            if not reign.is_good():
+                raise RequestError(
+                    ResponseCode.SERVICE_NOT_AVAILABLE, f"this broker is not master: {reign.why_not_good}"
+                )
+
+        self._admission.add(RequestCheck(check, CHANGES))
+        if self._config.current.broker_role == SYNC_MASTER:
+            self._read_check = RequestCheck(_refuse_read, READS)
+            self._admission.add(self._read_check)
+
+    def _open_reads(self) -> None:
+        """Let consumers read once every member of the in-sync set has what is in the log."""
+        acks, check = self._in_sync_acks, self._read_check
+        if acks is not None and check is not None and acks.has_taken_over():
+            self._admission.remove(check)
+            self._read_check = None
+            _log.info("every member in sync has the log up to where this reign began: consumers may read")
 
     def processors(self) -> Mapping[int, Processor]:
         processors: dict[int, Processor] = {
@@ -88,11 +135,15 @@ class MasterPart(BrokerPart):
     def recover(self) -> None:
         self._epochs.load()
         if not self._config.current.is_slave:
-            self._epochs.begin(self._log.max_phy_offset)
+            self._epochs.begin(self._log.max_phy_offset, self._reign.epoch if self._reign else None)
+            if self._reign is not None:
+                # What is in the log may have been acknowledged in an earlier reign.
+                self._reign.confirmed_phy_offset = self._reign.begin_phy_offset = self._log.max_phy_offset
             self._offsets.cut(self._queue_end)
 
     async def start(self, tasks: TaskOwner) -> None:
         self._apply(self._config.current)
+        self._open_reads()
         await self.server.start()
 
     def config_changed(self, old: BrokerConfig, new: BrokerConfig) -> None:
@@ -100,9 +151,15 @@ class MasterPart(BrokerPart):
 
     def _apply(self, config: BrokerConfig) -> None:
         self._acks.rule = _ack_rule(config)
-        self._commit_cycle.replicas = self._acks if self._acks.rule.copies > 1 else None
         self._commit_cycle.slave_timeout_ms = config.slave_timeout
-        self._rejects = self._acks.rule.rejects
+        if self._in_sync_acks is not None:
+            is_sync = config.broker_role == SYNC_MASTER
+            self._in_sync_acks.min_copies = config.min_copies if is_sync else 1
+            self._commit_cycle.replicas = self._in_sync_acks if is_sync else None
+            self._rejects = is_sync
+        else:
+            self._commit_cycle.replicas = self._acks if self._acks.rule.copies > 1 else None
+            self._rejects = self._acks.rule.rejects
         self._count_copies()
 
     async def stop(self, timeout_ms: int) -> None:
@@ -110,16 +167,31 @@ class MasterPart(BrokerPart):
         await self._tasks.stop()
 
     def _acknowledged(self) -> None:
-        self._acks.update([link.ack_phy_offset for link in self.server.links if link.is_reporting])
+        links = [link for link in self.server.links if link.is_reporting]
+        self._acks.update([link.ack_phy_offset for link in links])
+        if self._in_sync_acks is not None:
+            members = self.server.member_links()
+            self._in_sync_acks.update({each: link.ack_phy_offset for each, link in members.items()})
+            self._open_reads()
         if self._rejects:
             self._count_copies()
         if self._commit_cycle.is_waiting:
             self._cycles.run_now(self._commit_cycle.replicated)
 
+    def in_sync_changed(self) -> None:
+        """The in-sync set of a fail-over set is another one: fewer or more members are waited for."""
+        self._acknowledged()
+
+    @property
+    def last_epoch(self) -> int:
+        """The newest epoch of the log; 0: it has none."""
+        return self._epochs.epochs[-1].epoch if self._epochs.epochs else 0
+
     def _count_copies(self) -> None:
         """Reject messages while there are fewer copies than their senders have to wait for. A slave that
         falls behind is noticed by its own reports."""
-        problem = self._acks.problem(self._log.max_phy_offset)
+        acks = self._in_sync_acks or self._acks
+        problem = acks.problem(self._log.max_phy_offset)
         was_open = self._admission.replica_problem is None
         self._admission.set_replica_problem(problem)
         if problem is not None and was_open:
@@ -139,7 +211,7 @@ class MasterPart(BrokerPart):
         info = HARuntimeInfo(
             master=True,
             master_commit_log_max_offset=end,
-            in_sync_slave_nums=self._acks.in_sync(end),
+            in_sync_slave_nums=(self._in_sync_acks or self._acks).in_sync(end),
             ha_connection_info=[
                 self._connection(link, end, now_s) for link in self.server.links if link.is_reporting
             ],
@@ -177,6 +249,13 @@ class MasterPart(BrokerPart):
         request.reply(body=encode_body(cache))
 
 
+def _refuse_read(request: Request) -> None:
+    raise RequestError(
+        ResponseCode.SYSTEM_BUSY,
+        "this broker has become master just now, and waits until the members in sync have what is in its log",
+    )
+
+
 def _ack_rule(config: BrokerConfig) -> AckRule:
     """For how many copies senders wait."""
     gap = config.ha_max_gap_not_in_sync
@@ -186,7 +265,7 @@ def _ack_rule(config: BrokerConfig) -> AckRule:
         return AckRule(copies=2, max_gap_bytes=gap, answers_at_once=True)
     return AckRule(
         copies=config.in_sync_replicas,
-        min_copies=config.min_in_sync_replicas,
+        min_copies=config.min_copies,
         is_auto=config.enable_auto_in_sync_replicas,
         waits_for_all=config.all_ack_in_sync_state_set,
         max_gap_bytes=gap,

@@ -21,7 +21,12 @@ from kourou.protocol.bodies.subscription import SubscriptionGroupWrapper
 from kourou.protocol.bodies.topics import TopicConfigSerializeWrapper
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand
-from kourou.protocol.headers import CommandHeader, GetAllDelayOffsetHeader
+from kourou.protocol.headers import (
+    CommandHeader,
+    GetAllDelayOffsetHeader,
+    ProducerSnapshotRequestHeader,
+    ProducerSnapshotResponseHeader,
+)
 
 if TYPE_CHECKING:
     from kourou.broker.delay.delay_offsets import DelayOffsetManager
@@ -39,6 +44,8 @@ SYNC_INTERVAL_S: Final = 10.0
 
 _SHORTEST_S: Final = 0.2
 _TIMEOUT_MS: Final = 3_000
+_LOOK_S: Final = 0.005
+_LOOKS: Final = 100
 
 
 class MetadataSync:
@@ -57,6 +64,8 @@ class MetadataSync:
         delete_queues: Callable[[set[str]], Awaitable[None]],
         save: Callable[[ConfigTable], Awaitable[None]],
         durable_end: Callable[[], int],
+        log_end: Callable[[], int],
+        interval_s: float = SYNC_INTERVAL_S,
     ) -> None:
         self._client = client
         self._master_address = master_address
@@ -70,6 +79,8 @@ class MetadataSync:
         self._delete_queues = delete_queues
         self._save = save
         self._durable_end = durable_end
+        self._log_end = log_end
+        self._interval_s = interval_s
         # What the master said last of its delays, and where its log ended then.
         self._delays: tuple[DelayOffsetSerializeWrapper, int | None] | None = None
         self._is_failing = False
@@ -86,7 +97,7 @@ class MetadataSync:
             await self.sync()
             await asyncio.sleep(_SHORTEST_S)
             with suppress(TimeoutError):
-                async with asyncio.timeout(SYNC_INTERVAL_S - _SHORTEST_S):
+                async with asyncio.timeout(self._interval_s - _SHORTEST_S):
                     await self._wake.wait()
 
     async def sync(self) -> None:
@@ -102,13 +113,14 @@ class MetadataSync:
             )
             if gone:
                 await self._delete_queues(gone)
-            self._offsets.follow(
-                decode_body(
-                    await self._get(address, RequestCode.GET_ALL_CONSUMER_OFFSET),
-                    ConsumerOffsetSerializeWrapper,
-                )
+            offsets = decode_body(
+                await self._get(address, RequestCode.GET_ALL_CONSUMER_OFFSET), ConsumerOffsetSerializeWrapper
             )
-            await self._follow_delays(address)
+            master_end = await self._follow_delays(address)
+            # The progress of transactions is among them: it counts when the records are here that it stands
+            # for. An Apache master does not say where its log ends.
+            if master_end is None or await self._log_reaches(master_end):
+                self._offsets.follow(offsets)
             self._groups.follow(
                 decode_body(
                     await self._get(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG),
@@ -129,27 +141,50 @@ class MetadataSync:
     async def _follow_producers(self, address: str) -> None:
         self._producers.expect_none()
         try:
-            answer = await self._call(address, RequestCode.GET_KOUROU_PRODUCER_SNAPSHOT)
+            snapshot = await self._producer_snapshot(address)
         except ResponseError as error:
             # It has none, or is Apache's.
             if error.code not in (ResponseCode.QUERY_NOT_FOUND, ResponseCode.REQUEST_CODE_NOT_SUPPORTED):
                 raise
         else:
-            self._producers.expect_snapshot(answer.body or b"")
+            self._producers.expect_snapshot(snapshot)
         self._producers_from = address
 
-    async def _follow_delays(self, address: str) -> None:
+    async def _producer_snapshot(self, address: str) -> bytes:
+        """The snapshot of the master's producers, in pieces that fit frames."""
+        raw, header = bytearray(), ProducerSnapshotRequestHeader()
+        while True:
+            answer = await self._call(address, RequestCode.GET_KOUROU_PRODUCER_SNAPSHOT, header)
+            piece = answer.header(ProducerSnapshotResponseHeader)
+            raw += answer.body or b""
+            if not answer.body or len(raw) >= piece.kourou_size:
+                return bytes(raw)
+            header = ProducerSnapshotRequestHeader(
+                kourou_snapshot_id=piece.kourou_snapshot_id, kourou_offset=len(raw)
+            )
+
+    async def _log_reaches(self, master_end: int) -> bool:
+        """Whether this log is soon as long as the master's was."""
+        for _ in range(_LOOKS):
+            if self._log_end() >= master_end:
+                return True
+            await asyncio.sleep(_LOOK_S)
+        return False
+
+    async def _follow_delays(self, address: str) -> int | None:
         """Progress of delays counts when the deliveries that it stands for are in this log, and durable: else
         they would be lost with the master. An Apache master does not say; its progress counts a round
-        later."""
+        later. Returns where the master's log ends, if that is known."""
         self._adopt_delays(is_later=True)
         header = GetAllDelayOffsetHeader(kourou_log_end=self._durable_end())
         answer = await self._call(address, RequestCode.GET_ALL_DELAY_OFFSET, header)
         table = decode_body(answer.body or b"", DelayOffsetSerializeWrapper)
-        self._delays = table, answer.header(GetAllDelayOffsetHeader).kourou_log_end
+        master_end = answer.header(GetAllDelayOffsetHeader).kourou_log_end
+        self._delays = table, master_end
         self._adopt_delays(is_later=False)
         if self._delay_offsets.is_dirty:
             await self._save(self._delay_offsets)
+        return master_end
 
     def _adopt_delays(self, *, is_later: bool) -> None:
         if self._delays is None:

@@ -30,6 +30,7 @@ from kourou.store.replica.replica_log import ReplicaError, ReplicaLog
 from kourou.transport.addresses import parse_address
 
 if TYPE_CHECKING:
+    from kourou.broker.replication.membership import Membership
     from kourou.broker.settings import LiveConfig
     from kourou.protocol.ha import Epoch
     from kourou.store.log.commit_log import CommitLog
@@ -45,7 +46,12 @@ _MAX_TRANSFER_BYTES: Final = max(OWN_TRANSFER_BYTES, 4 * 1024 * 1024)
 
 
 class DivergedError(KourouError):
-    """The slave's log is not the beginning of its master's; only an operator can decide what to do."""
+    """The slave's log is not the beginning of its master's. Outside a fail-over set only an operator can
+    decide what to do. `common_phy_offset`: up to where it is, or -1."""
+
+    def __init__(self, text: str, common_phy_offset: int = -1) -> None:
+        super().__init__(text)
+        self.common_phy_offset = common_phy_offset
 
 
 class ReplicaClient:
@@ -66,6 +72,7 @@ class ReplicaClient:
         before_dispatch: Callable[[], None],
         seek_master: Callable[[], None],
         status: ReplicaStatus,
+        membership: Membership | None = None,
     ) -> None:
         self._config = config
         self._address = address
@@ -77,6 +84,7 @@ class ReplicaClient:
         self._check = check
         self._before_dispatch = before_dispatch
         self._seek_master = seek_master
+        self._membership = membership
         self._loop = asyncio.get_running_loop()
         self._master: MasterAddress | None = None
         self._changed = asyncio.Event()
@@ -109,7 +117,8 @@ class ReplicaClient:
                 retry_s = _FIRST_RETRY_S
                 continue
             except (DivergedError, ReplicaError, StorageError) as error:
-                self._stop(str(error))
+                if not self._is_left_to_the_set(error):
+                    self._stop(str(error))
                 return
             except (KourouError, OSError, TimeoutError) as error:
                 if self.status.state is ReplicaState.FOLLOWING:
@@ -120,8 +129,9 @@ class ReplicaClient:
 
     def _seek(self, paused_s: float) -> float:
         """Look for a master where the known one does not answer; the next pause."""
-        if not self._changed.is_set():
-            self._seek_master()
+        if self._changed.is_set():
+            return _FIRST_RETRY_S  # another master, which may not serve for a moment yet
+        self._seek_master()
         return min(paused_s * 2, _LONGEST_RETRY_S)
 
     def _report_problem(self, master: MasterAddress, error: Exception) -> None:
@@ -129,6 +139,14 @@ class ReplicaClient:
         if text != self.status.problem:
             _log.warning("not following the master at %s, retrying: %s", master.ha, text)
         self.status.state, self.status.problem = ReplicaState.CONNECTING, text
+
+    def _is_left_to_the_set(self, error: Exception) -> bool:
+        """Whether this is a member of a fail-over set, which cuts its log and is started again."""
+        if self._membership is None or not isinstance(error, DivergedError) or error.common_phy_offset < 0:
+            return False
+        self.status.state, self.status.problem = ReplicaState.CONNECTING, str(error)
+        self._membership.parted(error.common_phy_offset)
+        return True
 
     def _stop(self, problem: str) -> None:
         self.status.state, self.status.problem = ReplicaState.STOPPED, problem
@@ -212,7 +230,12 @@ class ReplicaClient:
             max_phy_offset=log.max_phy_offset,
             file_bytes=log.file_bytes,
             tail=self._replica.tail(),
+            known_epoch=self._known_epoch,
         )
+
+    @property
+    def _known_epoch(self) -> int:
+        return 0 if self._membership is None else self._membership.known_epoch()
 
     def _arrived(self, link: _Link) -> None:
         """Take what the master has sent: append, report, dispatch."""
@@ -223,8 +246,11 @@ class ReplicaClient:
                     self._greeted(found)
                 else:
                     appended_bytes += self._take(found)
+            if appended_bytes and not self._has_all_epochs:
+                # Before the report: records without their epoch would be cut off at the next link.
+                self._follow_epochs()
             if self._commit_log.max_phy_offset > self._reported:
-                # First of all: with synchronous double write senders wait for it.
+                # Early: with synchronous double write senders wait for it.
                 self._report(link)
             self.status.last_read_ms = self._now_ms()
         finally:
@@ -236,12 +262,16 @@ class ReplicaClient:
         self.rate.add(appended_bytes, link.read_at)
         self._before_dispatch()
         self._replica.dispatch()
-        if not self._has_all_epochs:
-            self._follow_epochs()
 
     def _greeted(self, hello: MasterHello) -> None:
         if hello.refusal:
-            raise DivergedError(hello.refusal) if hello.is_diverged else ProtocolError(hello.refusal)
+            if hello.is_diverged and hello.epoch >= self._known_epoch:
+                raise DivergedError(hello.refusal, hello.common_phy_offset)
+            raise ProtocolError(hello.refusal)
+        if hello.epoch < self._known_epoch:
+            raise ProtocolError(
+                f"the master is of epoch {hello.epoch}, and epoch {self._known_epoch} is known: it is deposed"
+            )
         self._master_epochs = hello.epochs
         self._follow_epochs()
         self._following(hello.start_phy_offset, hello)
@@ -266,6 +296,8 @@ class ReplicaClient:
 
     def _following(self, start_phy_offset: int, hello: MasterHello | None) -> None:
         self.status.state, self.status.problem = ReplicaState.FOLLOWING, None
+        if self._membership is not None:
+            self._membership.followed()
         assert self._master is not None
         _log.info(
             "following the master at %s%s from %d on%s",

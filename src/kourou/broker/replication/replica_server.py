@@ -24,6 +24,7 @@ from kourou.transport.acceptor import Acceptor
 from kourou.transport.listener import bind_problem
 
 if TYPE_CHECKING:
+    from kourou.broker.replication.reign import Reign
     from kourou.broker.settings import LiveConfig
     from kourou.broker.storage.disk_threads import DiskThreads
     from kourou.store.log.commit_log import CommitLog
@@ -52,6 +53,7 @@ class ReplicaServer:
         disk: DiskThreads,
         tasks: TaskOwner,
         on_ack: Callable[[], None],
+        reign: Reign | None = None,
     ) -> None:
         self._config = config
         self._commit_log = log
@@ -59,6 +61,7 @@ class ReplicaServer:
         self._disk = disk
         self._tasks = tasks
         self._on_ack = on_ack
+        self._reign = reign
         self._loop = asyncio.get_running_loop()
         self._acceptor = Acceptor(accepted=self._take, short=self._short, failed=tasks.fail)
         self._said: dict[str, float] = {}
@@ -83,6 +86,14 @@ class ReplicaServer:
         self._acceptor.stop()
         for link in list(self.links):
             link.close(_STOPPING)
+
+    def member_links(self) -> dict[int, ReplicaLink]:
+        """The slaves that are members of this broker's fail-over set and have reported, by their ids."""
+        return {
+            link.slave.broker_id: link
+            for link in self.links
+            if link.is_reporting and link.slave is not None and link.slave.known_epoch
+        }
 
     def pump(self) -> None:
         """The log has grown: send it."""
@@ -118,15 +129,18 @@ class ReplicaServer:
 
     def hello(self, link: ReplicaLink, hello: SlaveHello) -> MasterHello:
         config, log = self._config.current, self._commit_log
-        answer = answer_hello(
-            hello,
-            self._master_log(),
-            cluster=config.broker_cluster_name,
-            broker_name=config.broker_name,
-            from_last_file=config.sync_from_last_file,
-        )
-        refusal = answer.refusal or self._refusal(link, hello)
-        if not refusal:
+        # First: only a master may tell a slave that their logs have parted.
+        if refusal := self._refusal(link, hello):
+            answer = MasterHello(refusal=refusal)
+        else:
+            answer = answer_hello(
+                hello,
+                self._master_log(),
+                cluster=config.broker_cluster_name,
+                broker_name=config.broker_name,
+                from_last_file=config.sync_from_last_file,
+            )
+        if not answer.refusal:
             _log.info(
                 "slave %d (%s) at %s follows from %d on, this log ends at %d",
                 hello.broker_id,
@@ -135,7 +149,8 @@ class ReplicaServer:
                 answer.start_phy_offset,
                 log.max_phy_offset,
             )
-        return replace(answer, refusal=refusal, software=f"kourou {__version__}")
+        epoch = 0 if self._reign is None else self._reign.epoch
+        return replace(answer, epoch=epoch, software=f"kourou {__version__}")
 
     def first_report(self, link: ReplicaLink, max_phy_offset: int) -> int:
         """A slave of Apache's: its report is all there is to know."""
@@ -172,6 +187,11 @@ class ReplicaServer:
     def _refusal(self, link: ReplicaLink, hello: SlaveHello) -> str:
         if self._config.current.is_slave:
             return "this broker is a slave itself"
+        reign = self._reign
+        if reign is not None and hello.known_epoch > reign.epoch:
+            reign.end(f"slave {hello.broker_id} knows of epoch {hello.known_epoch}, this is {reign.epoch}")
+        if reign is not None and not reign.is_good():
+            return f"this broker is not master: {reign.why_not_good}"
         for other in self.links:
             if other is link or other.slave is None or other.slave.broker_id != hello.broker_id:
                 continue

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from kourou.broker.admission import Admission, RequestCheck
 from kourou.broker.part import BrokerPart
-from kourou.broker.replication.metadata_sync import MetadataSync
+from kourou.broker.replication.membership import CHANGES, READS
+from kourou.broker.replication.metadata_sync import SYNC_INTERVAL_S, MetadataSync
 from kourou.broker.replication.replica_client import DivergedError, ReplicaClient
 from kourou.broker.replication.replica_status import MasterAddress, ReplicaStatus
 from kourou.broker.storage.disk_threads import DiskThreads
@@ -32,6 +33,7 @@ from kourou.transport.tasks import TaskOwner
 
 if TYPE_CHECKING:
     from kourou.broker.delay.delay_offsets import DelayOffsetManager
+    from kourou.broker.replication.membership import Membership
     from kourou.broker.settings import LiveConfig
     from kourou.broker.tables.offsets import ConsumerOffsetManager
     from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
     from kourou.transport.cycles import Cycles
 
 _TIMEOUT_MS: Final = 3_000
+# A member of a fail-over set may be master soon: what its tables do not have by then is lost.
+_MEMBER_INTERVAL_S: Final = 1.0
 _NOT_ON_SLAVES: Final = StorageError("a slave stores what its master has stored, and nothing else")
 
 _SENDS: Final = frozenset(
@@ -67,6 +71,10 @@ _TABLE_CHANGES: Final = frozenset(
 )
 
 
+def _nothing() -> None:
+    return None
+
+
 def _refuse_send(request: Request) -> None:
     status = PutStatus.SERVICE_NOT_AVAILABLE
     raise RequestError(ResponseCode(status.response_code), status.remark)
@@ -75,6 +83,20 @@ def _refuse_send(request: Request) -> None:
 def _refuse_change(request: Request) -> None:
     raise RequestError(
         ResponseCode.SYSTEM_ERROR, "this broker is a slave, whose tables are its master's; change them there"
+    )
+
+
+def _refuse_member(request: Request) -> None:
+    raise RequestError(
+        ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is a slave of a fail-over set; ask the master"
+    )
+
+
+def _refuse_read(request: Request) -> None:
+    raise RequestError(
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        "this broker is a slave of a fail-over set, whose last messages the next master may not have; read "
+        "at the master, or set slaveReadEnable=true",
     )
 
 
@@ -109,6 +131,7 @@ class SlavePart(BrokerPart):
         now_ms: Callable[[], int],
         address: str,
         status: ReplicaStatus,
+        membership: Membership | None,
     ) -> None:
         self._config = config
         self._store = store
@@ -129,8 +152,9 @@ class SlavePart(BrokerPart):
             speaks_hello=self._speaks_hello,
             check=self._compare,
             before_dispatch=cycles.open,
-            seek_master=register_soon,
+            seek_master=register_soon if membership is None else _nothing,
             status=status,
+            membership=membership,
         )
         self._master: MasterAddress | None = None
         self._metadata = MetadataSync(
@@ -144,9 +168,15 @@ class SlavePart(BrokerPart):
             delete_queues=self._delete_queues,
             save=lambda table: disk.run_steps(table.persist_steps()),
             durable_end=lambda: log.flushed_phy_offset,
+            log_end=lambda: log.max_phy_offset,
+            interval_s=SYNC_INTERVAL_S if membership is None else _MEMBER_INTERVAL_S,
         )
         for check in ROLE_CHECKS:
             admission.add(check)
+        if membership is not None:
+            admission.add(RequestCheck(_refuse_member, CHANGES))
+            if not config.current.slave_read_enable:
+                admission.add(RequestCheck(_refuse_read, READS))
         dispatcher.on_arrival.append(self._arrived)
 
     def processors(self) -> Mapping[int, Processor]:
@@ -173,6 +203,10 @@ class SlavePart(BrokerPart):
             await flush_all(self._store, self._disk)
             for topic in topics:
                 self._store.delete_topic(topic)
+
+    async def copy_tables(self) -> None:
+        """Copy the master's tables now, as far as it answers."""
+        await self._metadata.sync()
 
     # -- the master --------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from kourou.broker.send.sent_properties import SLOW_PATH_PROPERTIES
 from kourou.broker.storage.commit_cycle import MAX_CYCLE_BYTES
 from kourou.protocol.frame import FrameDecoder
 from kourou.protocol.layout import HOST_V4_BYTES
-from kourou.store.kernel import EncodedSends, Kernel, KernelChoice, SendsEnd, SendSetup, SentPiece
+from kourou.store.kernel import EncodedSends, Kernel, SendsEnd, SendSetup, SentPiece
 from kourou.store.log.put_batch import PutRun, RunRoom
 from kourou.store.log.put_status import PutRefusedError, PutStatus
 from kourou.store.queue.consume_queue import ConsumeQueue
@@ -41,11 +41,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _PUT_OK: Final = PutStatus.PUT_OK
-_FAILED: Final = KernelChoice(
-    None,
-    "it failed during a send",
-    "see the broker's log for the traceback and report it; restart the broker",
-)
 # Each run scans all that is left. After so many runs that stop at the slow path, the kernel is not tried
 # again in this cycle.
 _MAX_RUNS: Final = 8
@@ -96,7 +91,6 @@ class FastSendPath:
         )
         # Called for each run that is answered: messages, status, the time of its commit cycle.
         self.on_stored: Callable[[int, PutStatus, int], None] | None = None
-        self._is_broken = False
         self._gathered: dict[Connection, list[SentPiece]] = {}
         self._gathered_bytes = 0
         commit_cycle.before_write.append(self.put)
@@ -146,7 +140,8 @@ class FastSendPath:
         runs = 0
         while senders:
             end = _BEGIN
-            if runs < _MAX_RUNS and not self._is_broken and admission.is_fast_path_open:
+            is_usable = self._status.current.kernel is not None
+            if runs < _MAX_RUNS and is_usable and admission.is_fast_path_open:
                 end = self._put_run(senders)
                 runs += 1
             senders = self._put_slow_path(senders, end)
@@ -175,7 +170,7 @@ class FastSendPath:
             return _BEGIN
         end, messages, records, hashed_keys, answers, grown, undo = encoded
         if undo:
-            self._windows.keep_undo(undo)
+            self._windows.undo.append(undo)
         # What was sent is not kept for as long as senders wait for a sync.
         told = [(connection, own) for (connection, _), own in zip(senders, answers, strict=False) if own]
         appender.put_run(
@@ -197,9 +192,8 @@ class FastSendPath:
             )
         except Exception:
             # It has put nothing: the general way takes what it would have taken.
-            _log.exception("the compiled kernel failed; sends are handled in Python until the next start")
-            self._is_broken = True
-            self._status.current = _FAILED
+            _log.exception("the compiled kernel failed; Python code replaces it until the next start")
+            self._status.fail("a send")
             return None
 
     def _new_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:

@@ -172,9 +172,11 @@ class SendAnswer:
         queue_offset: int,
         *,
         recall_handle: str | None = None,
+        original_ids: str | None = None,
+        queue_offsets: str | None = None,
     ) -> None:
         """The same for any answer: for a batch with its many ids, for a timer with the handle that
-        recalls it."""
+        recalls it, for repeats with what is known of their originals."""
         if not status.is_stored:
             request.error(status.response_code, status.remark)
             return
@@ -187,6 +189,8 @@ class SendAnswer:
                 recall_handle=recall_handle,
                 msg_region=self._region,
                 trace_on=self._trace_on,
+                kourou_msg_ids=original_ids,
+                kourou_queue_offsets=queue_offsets,
             ),
             code=status.response_code,
             remark=status.name if status is not _PUT_OK else None,

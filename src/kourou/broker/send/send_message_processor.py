@@ -21,13 +21,11 @@ from kourou.broker.send.send_targets import SendHeader, SendTarget, SendTargets,
 from kourou.broker.send.sent_properties import PropertyRewriter, SentProperties
 from kourou.broker.send.special_sends import SpecialSends
 from kourou.broker.sequences.originals import Place
-from kourou.broker.sequences.sequence_gate import SequenceGate
+from kourou.broker.sequences.sequence_gate import SequenceGate, check_refusal
 from kourou.broker.sequences.sequenced_batch import SequencedBatch, unsequenced
 from kourou.broker.storage.commit_cycle import MAX_CYCLE_BYTES
 from kourou.broker.storage.inner_message import InnerMessage
-from kourou.broker.transactions.half_messages import (
-    check_batch,
-)
+from kourou.broker.transactions.half_messages import check_batch
 from kourou.errors import RequestError
 from kourou.protocol.batch import BatchEntry, split_batch
 from kourou.protocol.bodies.topics import TopicConfig
@@ -35,10 +33,7 @@ from kourou.protocol.codes import CommandFlag, RequestCode, ResponseCode
 from kourou.protocol.ext_fields import decode_ext
 from kourou.protocol.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from kourou.protocol.message import MessageExt
-from kourou.protocol.names import (
-    TOPIC_MAX_LENGTH,
-    is_retry_topic,
-)
+from kourou.protocol.names import TOPIC_MAX_LENGTH, is_retry_topic
 from kourou.protocol.producer_sequence import RAW_SEQUENCE_START, without_sequence
 from kourou.store.log.put_status import PutStatus
 from kourou.transport.dispatcher import run_request
@@ -155,6 +150,7 @@ class SendMessageProcessor(SendHandler):
         self._stored = answer.stored
         self._special = special
         self._sequences = sequences
+        self._note_if_next = sequences.note_if_next
         self._requests = requests
 
     def processors(self) -> dict[int, Processor]:
@@ -177,13 +173,29 @@ class SendMessageProcessor(SendHandler):
         properties: str,
     ) -> None:
         sent = self._properties.read(properties, self._new_uniq_key)
-        *_, is_special, sequence = sent
-        if sequence is not None:
-            self._put_sequenced(request, header, target, topic, queue_id, properties, sent)
-        elif is_special:
-            self._special.put(request, header, target, topic, queue_id, properties, sent)
+        is_special, sequence = sent[5], sent[6]
+        if sequence is None:
+            if is_special:
+                self._special.put(request, header, target, topic, queue_id, properties, sent)
+            else:
+                self._put_plain(request, header, target, topic, queue_id, sent)
+        elif (
+            header.kourou_sequenced
+            and header.queue_id >= 0
+            and not is_special
+            and topic == header.topic
+            and self._note_if_next(
+                sequence, topic, queue_id, self._appender.end_phy_offset, self._appender.cycle_ms
+            )
+        ):
+            try:
+                self._put_plain(request, header, target, topic, queue_id, sent)
+            except BaseException as error:
+                self._sequences.undo_note()
+                check_refusal(error)
+                raise
         else:
-            self._put_plain(request, header, target, topic, queue_id, sent)
+            self._put_sequenced(request, header, target, topic, queue_id, properties, sent)
 
     def _put_plain(
         self,
@@ -224,21 +236,16 @@ class SendMessageProcessor(SendHandler):
         properties: str,
         sent: SentProperties,
     ) -> None:
-        """Store a message of an idempotent producer, unless it is a repeat."""
-        *_, is_special, sequence = sent
+        """Store a message of an idempotent producer that is not simply the next one, unless it is a
+        repeat."""
+        is_special, sequence = sent[5], sent[6]
         assert sequence is not None
-        gate = self._sequences
-        if not header.kourou_sequenced or is_retry_topic(topic):
-            # One that was forwarded with all its properties: it is not the producer's.
+        if not header.kourou_sequenced or is_retry_topic(header.topic):
+            # One that was forwarded with all its properties: it is not the producer's. (What was sent to a
+            # retry topic may be a dead letter by now.)
             self._put_one(request, header, target, topic, queue_id, without_sequence(properties))
         elif header.queue_id < 0:
             raise _unnamed_queue()
-        elif not is_special and gate.note_if_next(sequence, topic, queue_id):
-            try:
-                self._put_plain(request, header, target, topic, queue_id, sent)
-            except BaseException:
-                gate.undo_note()
-                raise
         else:
             put: Callable[[], None] = partial(self._put_plain, request, header, target, topic, queue_id, sent)
             stored_in: tuple[tuple[str, int], ...] = ((topic, queue_id),)
@@ -247,7 +254,7 @@ class SendMessageProcessor(SendHandler):
                 stored_in = self._special.stored_in(header, topic, queue_id, properties)
             place = Place(topic, queue_id, stored_in)
             answer = partial(self._answer_repeat, request, queue_id)
-            gate.put_once(request, sequence, place, put, answer)
+            self._sequences.put_once(request, sequence, place, put, answer)
 
     def _answer_repeat(self, request: Request, queue_id: int, original: MessageExt) -> None:
         handle = recall_handle(InnerMessage.of(original), self._config.current.broker_name)
@@ -259,14 +266,15 @@ class SendMessageProcessor(SendHandler):
             [original.phy_offset],
             original.queue_offset,
             recall_handle=handle,
+            original_ids=original.msg_id,
         )
 
     def _put_batch(
         self, request: Request, header: SendHeader, topic: str, queue_id: int, properties: str
     ) -> None:
-        if len(topic) > TOPIC_MAX_LENGTH or is_retry_topic(topic):
+        if len(topic) > TOPIC_MAX_LENGTH or is_retry_topic(header.topic):
             raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {topic}"
+                ResponseCode.MESSAGE_ILLEGAL, f"batch request does not support retry group {header.topic}"
             )
         check_batch(properties)
         _, uniq_key, _, _, waits, is_special, _ = self._properties.read(properties)
@@ -285,12 +293,14 @@ class SendMessageProcessor(SendHandler):
             wait=waits,
         )
         entries = split_batch(request.body)
-        if RAW_SEQUENCE_START in request.body and header.kourou_sequenced:
+        # Joined: faster than a search in each of them, or in all bodies.
+        has_sequences = RAW_SEQUENCE_START in b"".join([properties for _, _, properties in entries])
+        if has_sequences and header.kourou_sequenced:
             if header.queue_id < 0:
                 raise _unnamed_queue()
             self._put_sequenced_batch(request, topic, queue_id, uniq_key, entries, put)
         else:
-            if RAW_SEQUENCE_START in request.body:
+            if has_sequences:
                 entries = unsequenced(entries)
             put(entries, done=partial(self._answered_batch, request, queue_id, uniq_key))
         if self._appender.pending_bytes > MAX_CYCLE_BYTES:
@@ -338,9 +348,18 @@ class SendMessageProcessor(SendHandler):
         phy_offsets: Sequence[int],
         queue_offset: int,
     ) -> None:
-        all_phy_offsets, first = await batch.outcome(phy_offsets, queue_offset)
-        status = self._commit_cycle.status_of(max(all_phy_offsets) + 1)
-        self._answered_batch(request, queue_id, uniq_key, status, all_phy_offsets, first)
+        outcome = await batch.outcome(phy_offsets, queue_offset)
+        status = self._commit_cycle.status_of(max(outcome.phy_offsets) + 1)
+        self._answer.stored_many(
+            request,
+            queue_id,
+            uniq_key,
+            status,
+            outcome.phy_offsets,
+            outcome.queue_offsets[0],
+            original_ids=",".join(outcome.original_ids),
+            queue_offsets=",".join(map(str, outcome.queue_offsets)),
+        )
 
     def _answered_batch(
         self,

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kourou.errors import ProtocolError
 from kourou.protocol.message import MessageExt
 from kourou.protocol.producer_sequence import SEQUENCE_PROPERTY, ProducerSequence
-from kourou.protocol.properties import MessageConst, PropertyScanner, properties_from_bytes, property_start
+from kourou.protocol.properties import property_start
 from kourou.protocol.record import decode_record
-from kourou.store.producers.log_notes import counted_queue
+from kourou.store.producers.log_notes import stored_sequence
 from kourou.store.queue.cq_unit import CqUnit
 
 if TYPE_CHECKING:
@@ -34,9 +34,6 @@ _OVERLAP_BYTES: Final = 256
 # The messages of a batch lie behind one another.
 _NEAR_BYTES: Final = 64 * 1024
 _MAX_HINTS: Final = 1_000
-_scan: Final = PropertyScanner(
-    SEQUENCE_PROPERTY, MessageConst.PROPERTY_REAL_TOPIC, MessageConst.PROPERTY_REAL_QUEUE_ID
-).values
 
 
 class Place(NamedTuple):
@@ -147,14 +144,13 @@ class _Wanted:
         return None
 
     def _is(self, message: MessageExt) -> bool:
-        sequence, real_topic, real_queue_id = _scan(properties_from_bytes(message.raw_properties))
-        if self._value.fullmatch(sequence or "") is None:
-            return False
         try:
-            counted = counted_queue(message.topic, message.queue_id, real_topic, real_queue_id)
+            stored = stored_sequence(message)
         except ProtocolError:
             return False
-        return counted == self._place[:2]
+        if stored is None or self._value.fullmatch(stored.value) is None:
+            return False
+        return stored[1:] == self._place[:2]
 
 
 def _is_behind(unit: CqUnit, phy_offset: int) -> bool:

@@ -16,11 +16,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.sequences.originals import Originals, Place
-from kourou.errors import ProtocolError, RequestError
+from kourou.errors import DiskFullError, ProtocolError, RequestError
 from kourou.protocol.codes import ResponseCode
 from kourou.protocol.message import MessageExt
 from kourou.protocol.producer_sequence import MAX_IN_FLIGHT, ProducerSequence, parse_sequence
-from kourou.store.log.put_status import PutStatus
+from kourou.store.log.put_status import PutRefusedError, PutStatus
 from kourou.store.producers.producer_table import ProducerTable, SequenceRuling
 from kourou.transport.dispatcher import run_request
 
@@ -76,8 +76,8 @@ class SequenceGate:
         requests: TaskOwner,
     ) -> None:
         self._table = table
-        self._slots = table.slots
-        self._windows = table.windows
+        # Of the windows themselves, since it is called for each message. False: `put_once` has to decide.
+        self.note_if_next = table.windows.note_if_next
         self.undo_note = table.windows.undo_note
         self._originals = originals
         self._appender = appender
@@ -85,18 +85,6 @@ class SequenceGate:
         self._commit_cycle = commit_cycle
         self._cycles = cycles
         self._requests = requests
-
-    def note_if_next(self, value: str, topic: str, queue_id: int) -> bool:
-        """Note the message with this property, if it is simply the next of its producer; False: `put_once`
-        decides. If it is not put after all, `undo_note`."""
-        identity, _, text = value.rpartition(":")
-        queues = self._slots.get(topic)
-        of_queue = None if queues is None else queues.get(queue_id)
-        slot = None if of_queue is None else of_queue.get(identity)
-        if slot is None:
-            return False
-        appender = self._appender
-        return self._windows.note_if_next(slot, text, appender.end_phy_offset, appender.cycle_ms)
 
     def put_once(
         self,
@@ -120,8 +108,9 @@ class SequenceGate:
         self.note(sent, place.topic, place.queue_id)
         try:
             put()
-        except BaseException:
+        except BaseException as error:
             self.take_back(undo_count)
+            check_refusal(error)
             raise
 
     def is_new(self, sent: ProducerSequence, topic: str, queue_id: int) -> bool:
@@ -138,6 +127,15 @@ class SequenceGate:
         self._table.windows.begin_run()
         return len(self._table.windows.undo)
 
+    def next_sequence(self, identity: str, topic: str, queue_id: int) -> int | None:
+        """The sequence behind the highest of a producer in a queue; None if it has stored nothing there."""
+        return self._table.next_sequence(identity, topic, queue_id)
+
+    def note_next(self, identity: str, topic: str, queue_id: int, count: int) -> None:
+        """The `count` messages from `next_sequence` on are about to be put, as with `note`."""
+        appender = self._appender
+        self._table.note_next(identity, topic, queue_id, count, appender.end_phy_offset, appender.cycle_ms)
+
     def note(self, sent: ProducerSequence, topic: str, queue_id: int) -> None:
         """A new message is about to be put. From then on it counts, unless its commit cycle cannot be
         written."""
@@ -151,6 +149,7 @@ class SequenceGate:
     def _refusal(
         self, ruling: SequenceRuling, sent: ProducerSequence, topic: str, queue_id: int
     ) -> RequestError:
+        self._table.refused[ruling] += 1
         code, text = _REFUSALS[ruling]
         producer = self._table.producers.get(sent.producer_id)
         return RequestError(
@@ -240,6 +239,15 @@ class SequenceGate:
         finally:
             dispatcher.on_publish.remove(note)
         return True
+
+
+def check_refusal(error: BaseException) -> None:
+    """RequestError in place of a refusal before anything was put, with a code that says so: those of RocketMQ
+    leave it open whether a broker that fails has the message."""
+    if isinstance(error, PutRefusedError) and error.status is PutStatus.SERVICE_NOT_AVAILABLE:
+        is_full = isinstance(error.__cause__, DiskFullError)
+        code = ResponseCode.KOUROU_DISK_FULL if is_full else ResponseCode.KOUROU_NOT_STORED
+        raise RequestError(code, str(error)) from error
 
 
 def _named(sent: ProducerSequence, place: Place) -> str:

@@ -4,6 +4,7 @@ A commit cycle gathers what one loop iteration brings (transport/cycles.py). At 
 write for all of it; then, under ASYNC_FLUSH, the messages are visible to readers and
 acknowledged to senders. Under SYNC_FLUSH both wait for the sync that covers them: readers see only
 what cannot vanish. On a master that waits for slaves (broker/replication) both then wait for those, too.
+A master of a fail-over set whose reign has ended acknowledges nothing that it has not acknowledged before.
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ class CommitCycle:
         # The slaves that senders wait for; None: they wait for none.
         self.replicas: Replicas | None = None
         self.slave_timeout_ms = 3_000
+        # Whether this broker may acknowledge; None: always (replication/reign.py).
+        self.may_acknowledge: Callable[[], bool] | None = None
         self._flusher: Flusher | None = None
         self.waiting_bytes = 0
         self.waiting_messages = 0
@@ -121,7 +124,7 @@ class CommitCycle:
             else:
                 self._replicate(batch)
         if self._store.is_fenced:
-            self._give_up()
+            self.give_up()
 
     def expire(self, now_ms: int) -> None:
         """Answer senders whose sync takes too long; their messages are stored all the same. `now_ms` of the
@@ -134,6 +137,8 @@ class CommitCycle:
 
     def status_of(self, end_phy_offset: int) -> PutStatus:
         """What the sender of a record that ends here, and that readers see, would be answered now."""
+        if self.may_acknowledge is not None and not self.may_acknowledge():
+            return PutStatus.SERVICE_NOT_AVAILABLE
         replicas = self.replicas
         if replicas is None or replicas.mark(self._store.max_phy_offset) >= end_phy_offset:
             return PutStatus.PUT_OK
@@ -181,10 +186,16 @@ class CommitCycle:
         self._confirm(batch)
 
     def _confirm(self, batch: PutBatch) -> None:
+        if self.may_acknowledge is not None and not self.may_acknowledge():
+            self._count_failed(batch.message_count)
+            batch.answer(PutStatus.SERVICE_NOT_AVAILABLE)
+            return
         self._store.publish(batch)
         batch.answer(PutStatus.PUT_OK)
 
-    def _give_up(self) -> None:
+    def give_up(self) -> None:
+        """Answer all senders that wait that their messages are not stored, as far as is known. To be called
+        inside a commit cycle."""
         # They may or may not be on disk: they were never visible, and must not become so.
         for batch in (*self._replicating.fail(), *self._flushing.fail()):
             self._count_failed(batch.message_count)

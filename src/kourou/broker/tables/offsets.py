@@ -42,6 +42,8 @@ class ConsumerOffsetManager(ConfigTable):
         self._pull_offsets: OffsetTable = {}
         self._resets: OffsetTable = {}
         self.offset_table: OffsetTable = {}
+        # Whether this broker may change offsets; None: always (replication/reign.py).
+        self.may_commit: Callable[[], bool] | None = None
         # Topics by group and groups by topic, for lists; dropped when the table gets or loses a key.
         self._names: tuple[dict[str, list[str]], dict[str, list[str]]] | None = None
 
@@ -90,7 +92,10 @@ class ConsumerOffsetManager(ConfigTable):
     # -- commits and queries ---------------------------------------------------------------------
 
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int, client_host: str) -> None:
-        """The group is to go on at `queue_offset`. Not checked: a client may go back."""
+        """The group is to go on at `queue_offset`. Not checked: a client may go back. Without effect on a
+        deposed master."""
+        if self.may_commit is not None and not self.may_commit():
+            return
         key = f"{topic}@{group}"
         queues = self.offset_table.get(key)
         if queues is None:

@@ -44,6 +44,7 @@ from kourou.protocol.names import (
     RMQ_SYS_TRANS_HALF_TOPIC,
     RMQ_SYS_TRANS_OP_HALF_TOPIC,
 )
+from kourou.protocol.op_record import ended_halves
 from kourou.protocol.properties import MessageConst, encode_properties, property_pair
 from kourou.protocol.record import decode_records
 from kourou.protocol.tags import tags_code
@@ -212,7 +213,8 @@ class Transactions:
         table = self.table = HalfMessageStates(self._noted(half_queue), self._noted(op_queue))
         for record in _records(self._store, op_queue, table.op_queue_offset):
             copy = property_number(record, MOVED_TO) if _MOVED_TO in record.raw_properties else None
-            table.load(record.queue_offset, _ended_by(record, half_queue.max_queue_offset), copy)
+            ended = [half for half in ended_halves(record) if half < half_queue.max_queue_offset]
+            table.load(record.queue_offset, ended, copy)
         if not is_slave:
             _put_missing_op(self._store, self._queues, table, self._store_host)
 
@@ -254,13 +256,6 @@ def _records(store: MessageStore, queue: ConsumeQueue, queue_offset: int) -> Ite
         for buffer in result.buffers:
             yield from decode_records(bytes(buffer))
         queue_offset = max(queue_offset + 1, result.next_begin_offset)
-
-
-def _ended_by(op: MessageExt, end_queue_offset: int) -> list[int]:
-    """The halves that an op record ends: one, or (5.x) many with a comma behind each."""
-    words = op.stored_body.decode("ascii", "replace").split(",")
-    numbers = [int(word) for word in words if word.isascii() and word.isdigit() and len(word) <= 18]
-    return [queue_offset for queue_offset in numbers if queue_offset < end_queue_offset]
 
 
 # -- a write that was cut through --------------------------------------------------------------------

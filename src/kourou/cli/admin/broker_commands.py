@@ -25,6 +25,7 @@ from kourou.admin.clusters import prober, timed_send
 from kourou.admin.targets import ConfigUpdate, brokers_of
 from kourou.cli.admin.broker_reading import BROKER_READING_COMMANDS
 from kourou.cli.admin.command import AdminCommand, Call, interval_of
+from kourou.cli.admin.failover_commands import FAILOVER_COMMANDS
 from kourou.cli.admin.formatting import format_time, human_time, send_result
 from kourou.cli.admin.maintenance_commands import MAINTENANCE_COMMANDS
 from kourou.cli.admin.options import one_of, required, value
@@ -360,6 +361,7 @@ BROKER_COMMANDS: Final = (
         stream=_send_probes,
         show=_show_probe,
     ),
+    *FAILOVER_COMMANDS,
     *MAINTENANCE_COMMANDS,
     *BROKER_READING_COMMANDS,
 )

@@ -8,8 +8,19 @@ from kourou.cli.admin.command import AdminCommand
 from kourou.cli.admin.completion import COMPLETION
 from kourou.cli.admin.kourou.atomic_list import ATOMIC_LIST
 from kourou.cli.admin.kourou.doctor import DOCTOR
+from kourou.cli.admin.kourou.forget import ATOMIC_FORGET, PRODUCER_FORGET
+from kourou.cli.admin.kourou.handover import HANDOVER
 from kourou.cli.admin.kourou.redrive import REDRIVE
 from kourou.cli.admin.kourou.top import TOP
 
-KOUROU_COMMANDS: Final[tuple[AdminCommand, ...]] = (TOP, DOCTOR, REDRIVE, ATOMIC_LIST, COMPLETION)
+KOUROU_COMMANDS: Final[tuple[AdminCommand, ...]] = (
+    TOP,
+    DOCTOR,
+    HANDOVER,
+    REDRIVE,
+    ATOMIC_LIST,
+    ATOMIC_FORGET,
+    PRODUCER_FORGET,
+    COMPLETION,
+)
 """In the order of the command list."""

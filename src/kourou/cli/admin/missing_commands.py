@@ -6,7 +6,7 @@ from typing import Final
 
 from kourou.cli.admin.command import MissingCommand
 
-_CONTROLLER: Final = "the controller (automatic choice of a master)"
+_CONTROLLER: Final = "a controller of its own (broker sets choose their master through etcd)"
 _ACL_1: Final = "access control lists of RocketMQ 4 (plain_acl.yml)"
 _ACL_2: Final = "users and access control lists of RocketMQ 5 (ACL 2.0)"
 _STATIC: Final = "static topics (logical queues that move between brokers)"
@@ -21,11 +21,8 @@ MISSING_COMMANDS: Final = (
     MissingCommand("removeBroker", "Stop a broker inside a broker container.", _CONTAINER),
     MissingCommand("updateStaticTopic", "Create a topic with a fixed number of logical queues.", _STATIC),
     MissingCommand("remappingStaticTopic", "Move the logical queues of a static topic.", _STATIC),
-    MissingCommand("getSyncStateSet", "Show which replicas of a broker are in sync.", _CONTROLLER),
-    MissingCommand("getControllerMetaData", "Show the leader of the controllers.", _CONTROLLER),
     MissingCommand("getControllerConfig", "Show the configuration of the controllers.", _CONTROLLER),
     MissingCommand("updateControllerConfig", "Change the configuration of the controllers.", _CONTROLLER),
-    MissingCommand("electMaster", "Elect a given replica as master.", _CONTROLLER),
     MissingCommand("cleanBrokerMetadata", "Remove a broker's metadata from the controller.", _CONTROLLER),
     MissingCommand("dumpCompactionLog", "Print the messages in a file of a compacted topic.", _COMPACTION),
     MissingCommand("createUser", "Create a user.", _ACL_2),

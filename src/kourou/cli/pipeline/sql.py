@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -30,7 +31,16 @@ _FOLLOW_FROM: Final = "latest"
 
 
 @click.command(cls=OneLineCommand)
-@click.argument("query", metavar="SQL")
+@click.argument("query", metavar="SQL", required=False)
+@click.option(
+    "--file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="A file with the SQL."
+)
+@click.option(
+    "--param",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A text for :NAME in the SQL; may be repeated.",
+)
 @namesrv_option
 @click.option(
     "--archive",
@@ -70,7 +80,9 @@ _FOLLOW_FROM: Final = "latest"
 @master_option
 def sql(
     *,
-    query: str,
+    query: str | None,
+    file: Path | None,
+    param: tuple[str, ...],
     namesrv: str | None,
     archive: tuple[str, ...],
     value: tuple[str, ...],
@@ -102,7 +114,8 @@ def sql(
                 "WHERE store_timestamp >= '2026-01-31 08:00:00'"
             )
         request = sql_request(
-            query,
+            _query(query, file),
+            params=param,
             namesrv=resolved_namesrv(namesrv),
             archives=archive,
             values=value,
@@ -120,6 +133,7 @@ def sql(
 def sql_request(
     query: str,
     *,
+    params: Sequence[str] = (),
     namesrv: str,
     archives: Sequence[str],
     values: Sequence[str],
@@ -142,6 +156,7 @@ def sql_request(
         source |= start_option("--from", follow_from)
     return SqlRequest(
         sql=query,
+        params=parse_pairs("--param", params, form="NAME=VALUE"),
         tables=TableOptions(
             source=source,
             archives=tuple(archives),
@@ -152,6 +167,17 @@ def sql_request(
         master=master,
         interval_seconds=interval,
     )
+
+
+def _query(query: str | None, file: Path | None) -> str:
+    if (query is None) == (file is None):
+        raise UsageError("give the SQL, or --file with a file of it")
+    if file is None:
+        return query or ""
+    try:
+        return file.read_text("utf-8").rstrip().removesuffix(";")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--file {file}: {error}") from error
 
 
 def source_options(namesrv: str, options: Sequence[str]) -> dict[str, str]:

@@ -69,12 +69,12 @@ def check(
     _run("kourou store check", command.run)
 
 
-@store_app.command(short_help="Show the content of a store, or one message.")
-@_folder
+@store_app.command(short_help="Show the content of a store, of a saved tail, or one message.")
+@click.argument("folder", type=Path, metavar="DIR|FILE")
 @click.option("--topic", help="Only this topic.")
 @click.option("--queue", type=IntRange(0), help="Only this queue; lists its messages.")
 @click.option("first", "--from", type=IntRange(0), help="With --queue: from this offset.")
-@click.option("--limit", type=IntRange(1), default=20, help="With --queue: number of messages.")
+@click.option("--limit", type=IntRange(1), default=20, help="With --queue, or of a FILE: number of messages.")
 @click.option("--message", metavar="PHY_OFFSET|MSGID", help="Show one message.")
 @click.option(
     "--record", type=IntRange(0), metavar="PHY_OFFSET", help="Show the fields of the record at this offset."
@@ -102,8 +102,22 @@ def inspect(
     DIR is the store, the folder that contains `commitlog`; or the folder of a `kourou standalone` with one
     broker.
 
-    Exit code 2: not a store directory, a file cannot be read, or nothing was found.
+    FILE is the tail of a CommitLog that fail-over has cut off, in the folder `orphaned` of a store: its range
+    is shown, and its messages are listed. --topic and --queue select some; --message shows one.
+
+    Exit code 2: not a store directory, a file cannot be read or is damaged, or nothing was found.
     """
+    if folder.is_file():
+        from kourou.cli.store.inspect_tail import InspectTailCommand
+
+        for option, value in (("--from", first), ("--record", record), ("--index-slots", index_slots)):
+            if value is not None:
+                raise click.BadParameter(f"{option} is for stores, and {folder} is a file")
+        tail = InspectTailCommand(
+            path=folder, topic=topic, queue_id=queue, limit=limit, message=message, as_json=as_json
+        )
+        _run("kourou store inspect", tail.run, is_output_all=True)
+        return
     from kourou.cli.store.inspect import InspectCommand
 
     if with_hex and record is None:

@@ -76,9 +76,9 @@ class InspectCommand:
         with self._search() as search:
             found = search.find(text, self.topic)
         if self.as_json:
-            _print_json(message_json(found))
+            print_json(message_json(found))
         else:
-            wide_console().print(_message_table(found))
+            wide_console().print(message_table(found))
 
     def _show_record(self, phy_offset: int) -> None:
         with self._search() as search:
@@ -90,7 +90,7 @@ class InspectCommand:
             raise StoreFormatError(self.folder, f"the log has no byte {phy_offset}")
         fields = record_fields(raw)
         if self.as_json:
-            _print_json([_field_json(field) for field in fields])
+            print_json([_field_json(field) for field in fields])
         else:
             wide_console().print(_record_table(phy_offset, fields, with_hex=self.with_hex))
 
@@ -98,7 +98,7 @@ class InspectCommand:
         with self._search() as search:
             messages = list(search.in_queue(topic, queue_id, self.first_queue_offset, self.limit))
         if self.as_json:
-            _print_json([message_json(message) for message in messages])
+            print_json([message_json(message) for message in messages])
         else:
             wide_console().print(_queue_table(topic, queue_id, messages))
 
@@ -106,7 +106,7 @@ class InspectCommand:
         found = overview(Files(), self.folder, log_folders=self.log_folders, index_slots=self.index_slots)
         self._select(found)
         if self.as_json:
-            _print_json(overview_json(found))
+            print_json(overview_json(found))
         else:
             print_overview(wide_console(), found)
 
@@ -122,7 +122,8 @@ class InspectCommand:
             found.groups = [group for group in found.groups if group.queue_id == self.queue_id]
 
 
-def _print_json(value: Any) -> None:
+def print_json(value: Any) -> None:
+    """Print a value in the form of all commands about stores."""
     print(json.dumps(value, indent=2))
 
 
@@ -221,7 +222,8 @@ def print_overview(console: Console, found: StoreOverview) -> None:
             console.print(table)
 
 
-def _new_table(title: str, columns: Iterable[str], numbers: Iterable[str] = ()) -> Table:
+def new_table(title: str, columns: Iterable[str], numbers: Iterable[str] = ()) -> Table:
+    """An empty table; `numbers` are columns to the right."""
     table = Table(title=title, title_justify="left")
     for column in columns:
         table.add_column(column, overflow="fold")
@@ -231,14 +233,14 @@ def _new_table(title: str, columns: Iterable[str], numbers: Iterable[str] = ()) 
 
 
 def _log_table(found: StoreOverview) -> Table:
-    table = _new_table(f"CommitLog, files of {found.log_file_bytes} bytes", ("File", "First record stored"))
+    table = new_table(f"CommitLog, files of {found.log_file_bytes} bytes", ("File", "First record stored"))
     for file in found.log_files:
         table.add_row(file.path.name, time_text(file.first_timestamp or 0))
     return table
 
 
 def _index_table(found: StoreOverview) -> Table:
-    table = _new_table(
+    table = new_table(
         "Index", ("File", "From", "To"), ("First offset", "Last offset", "Entries", "Of", "Slots used", "Of")
     )
     for file in found.index_files:
@@ -258,7 +260,7 @@ def _index_table(found: StoreOverview) -> Table:
 
 
 def _topics_table(found: StoreOverview) -> Table:
-    table = _new_table("Topics", ("Topic",), ("Queues", "Messages"))
+    table = new_table("Topics", ("Topic",), ("Queues", "Messages"))
     for topic, queues in found.topics.items():
         table.add_row(shown(topic), str(len(queues)), f"{sum(queue.count for queue in queues):,}")
     return table
@@ -266,7 +268,7 @@ def _topics_table(found: StoreOverview) -> Table:
 
 def _queues_table(found: StoreOverview) -> Table:
     title = f"ConsumeQueues, files of {found.queue_file_bytes} bytes"
-    table = _new_table(title, ("Topic",), ("Queue", "Min", "Max", "Messages", "Files"))
+    table = new_table(title, ("Topic",), ("Queue", "Min", "Max", "Messages", "Files"))
     for queue in found.queues:
         table.add_row(
             shown(queue.topic),
@@ -280,7 +282,7 @@ def _queues_table(found: StoreOverview) -> Table:
 
 
 def _groups_table(found: StoreOverview) -> Table:
-    table = _new_table("Groups", ("Group", "Topic"), ("Queue", "Offset", "Lag"))
+    table = new_table("Groups", ("Group", "Topic"), ("Queue", "Offset", "Lag"))
     for group in found.groups:
         lag = "-" if group.lag is None else f"{group.lag:,}"
         table.add_row(
@@ -294,7 +296,7 @@ def _groups_table(found: StoreOverview) -> Table:
 
 def message_json(message: MessageExt) -> dict[str, Any]:
     """A message as JSON values; a body that is not text as hex."""
-    body, text = _body(message)
+    body, text = body_of(message)
     return {
         "topic": message.topic,
         "queueId": message.queue_id,
@@ -318,7 +320,7 @@ def message_json(message: MessageExt) -> dict[str, Any]:
     }
 
 
-def _body(message: MessageExt) -> tuple[bytes, str | None]:
+def body_of(message: MessageExt) -> tuple[bytes, str | None]:
     """The body as sent, or as stored if it cannot be inflated; and as text, if possible."""
     try:
         body = message.body
@@ -331,11 +333,12 @@ def _body(message: MessageExt) -> tuple[bytes, str | None]:
     return body, text if all(sign.isprintable() or sign in "\n\r\t" for sign in text) else None
 
 
-def _message_table(message: MessageExt) -> Table:
+def message_table(message: MessageExt) -> Table:
+    """All of a message."""
     values = message_json(message)
     properties, text = values.pop("properties"), values.pop("body", None)
     body = text if text is not None else values.pop("bodyHex")
-    table = _new_table(f"Message at {message.phy_offset}", ("Field", "Value"))
+    table = new_table(f"Message at {message.phy_offset}", ("Field", "Value"))
     for name, value in values.items():
         is_time = name.endswith("Timestamp")
         table.add_row(name, shown(f"{value} {time_text(value)}" if is_time else str(value)))
@@ -347,7 +350,7 @@ def _message_table(message: MessageExt) -> Table:
 
 
 def _queue_table(topic: str, queue_id: int, messages: list[MessageExt]) -> Table:
-    table = _new_table(
+    table = new_table(
         f"{shown(topic)}/{queue_id}",
         ("Stored", "Message id", "Tags", "Keys"),
         ("Queue offset", "Log offset", "Size"),
@@ -373,7 +376,7 @@ def _field_json(field: RecordField) -> dict[str, Any]:
 
 
 def _record_table(phy_offset: int, fields: list[RecordField], *, with_hex: bool) -> Table:
-    table = _new_table(f"At {phy_offset}", ("Field", *(("Hex", "ASCII") if with_hex else ()), "Value"))
+    table = new_table(f"At {phy_offset}", ("Field", *(("Hex", "ASCII") if with_hex else ()), "Value"))
     table.columns[0].no_wrap = True
     table.columns[-1].overflow = "fold"
     for field in fields:

@@ -16,6 +16,7 @@ from typing import Final, Protocol, TypeAlias
 
 from kourou.client.core.api import ClientApi
 from kourou.client.core.client_blocks import ASYNC_NOT_STARTED
+from kourou.client.core.master_search import MasterSearch
 from kourou.client.core.namesrv_list import NamesrvList
 from kourou.client.core.routes import Routes
 from kourou.client.core.settings import ClientSettings
@@ -159,12 +160,15 @@ class ClientInstance:
         self._pid = os.getpid()
         # Logged: in a `with` block no task waits for a failure.
         self.tasks = TaskOwner(f"client {self.client_id}", is_logged=True, title=self._title)
-        self.remoting = RemotingClient(self.settings.remoting_config(), self._role.processors())
+        self.remoting = RemotingClient(
+            self.settings.remoting_config(), self._role.processors(), on_lost=self._connection_lost
+        )
         self.api = ClientApi(self.remoting, self.namesrvs, self.settings)
         self.features = BrokerFeatures(self.api, self.client_id, self.settings.request_timeout_ms)
         self.routes = Routes(
             self.api, default_topic_queue_nums=self._default_topic_queue_nums, probe=self._start_probe
         )
+        self.masters = MasterSearch(self.routes, self.tasks, self._look_at_routes, self._register_at)
         try:
             async with asyncio.timeout(self.settings.start_timeout_ms / 1000):
                 await self._find_namesrv()
@@ -278,6 +282,14 @@ class ClientInstance:
                 _log.warning("%s: brokers of the name server: %s", self.client_id, error)
         self.routes.forget_missing_brokers()
 
+    async def _look_at_routes(self) -> None:
+        """Refresh the routes without removing any: a broker that restarts is not in them for a moment."""
+        for topic in dict.fromkeys([*self._role.topics(), *self.routes.topics]):
+            try:
+                await self.routes.refresh(topic, keeps=True)
+            except KourouError as error:
+                _log.debug("%s: route of %s: %s", self.client_id, topic, error)
+
     async def _refresh_namesrvs(self) -> None:
         await self.namesrvs.refresh()
 
@@ -319,11 +331,21 @@ class ClientInstance:
         if answer.result().code == ResponseCode.SUCCESS:
             self.broker_versions[address] = answer.result().version
 
-    async def _heartbeat_to(self, address: str, data: HeartbeatData) -> None:
+    def _connection_lost(self, address: str) -> None:
+        if self.is_running:
+            self.masters.lost(address)
+
+    async def _register_at(self, address: str) -> bool:
+        """Send a heartbeat to a broker; whether it has responded."""
+        return await self._heartbeat_to(address, self.heartbeat_data())
+
+    async def _heartbeat_to(self, address: str, data: HeartbeatData) -> bool:
+        """Whether the broker has responded."""
         try:
             self.broker_versions[address] = await self.api.heartbeat(address, data)
             self._unreachable.discard(address)
             self.routes.reached(address)
+            return True
         except KourouError as error:
             if not isinstance(error, RemotingError):
                 self.routes.reached(address)
@@ -334,6 +356,7 @@ class ClientInstance:
             self._unreachable.add(address)
             level = logging.DEBUG if is_known else logging.WARNING
             _log.log(level, "%s: heartbeat to %s: %s", self.client_id, address, error)
+            return False
 
     def _start_probe(self, address: str) -> None:
         # One that still waits after a success continues.

@@ -176,10 +176,12 @@ class Routes:
         self._unreachable: set[str] = set()
         self._routes: dict[str, TopicRoute] = {}
         self._brokers: dict[str, dict[int, str]] = {}
+        self._last_written: dict[str, str] = {}
+        self._had_master: set[str] = set()
         # Brokers known from the cluster, not from the route of a topic.
         self._without_topic: set[str] = set()
         self._missing = MissingTopics(api)
-        self._fetching: dict[tuple[str, bool], asyncio.Task[TopicRoute | None]] = {}
+        self._fetching: dict[tuple[str, bool, bool], asyncio.Task[TopicRoute | None]] = {}
 
     @property
     def topics(self) -> list[str]:
@@ -195,6 +197,15 @@ class Routes:
         """The known route, without a request."""
         return self._routes.get(topic)
 
+    def last_written(self, topic: str) -> str | None:
+        """A broker of the last route with queues to write to: a topic that has none now has lost them, or
+        never had any."""
+        return self._last_written.get(topic)
+
+    def had_master(self, broker_name: str) -> bool:
+        """Whether a broker has, or had, a master."""
+        return broker_name in self._had_master
+
     async def get(self, topic: str, *, to_publish: bool = False) -> TopicRoute:
         """The route of a topic, requested if it is not known. To publish, a topic that does not exist gets
         the queues that it would be created with. NoRouteError when there is no route."""
@@ -209,23 +220,26 @@ class Routes:
             )
         return route
 
-    async def refresh(self, topic: str, *, to_publish: bool = False) -> TopicRoute | None:
-        """Request the route again. Concurrent callers share the response; a route that is gone is removed."""
-        key = topic, to_publish
+    async def refresh(
+        self, topic: str, *, to_publish: bool = False, keeps: bool = False
+    ) -> TopicRoute | None:
+        """Request the route again. Concurrent callers share the response; a route that is gone is removed,
+        unless `keeps`."""
+        key = topic, to_publish, keeps
         task = self._fetching.get(key)
         if task is None:
-            task = asyncio.ensure_future(self._fetch(topic, to_publish=to_publish))
+            task = asyncio.ensure_future(self._fetch(topic, to_publish=to_publish, keeps=keeps))
             self._fetching[key] = task
             task.add_done_callback(partial(self._fetched, key))
         # Shielded: a caller that is cancelled must not cancel the request for the others.
         return await asyncio.shield(task)
 
-    def _fetched(self, key: tuple[str, bool], task: asyncio.Task[TopicRoute | None]) -> None:
+    def _fetched(self, key: tuple[str, bool, bool], task: asyncio.Task[TopicRoute | None]) -> None:
         del self._fetching[key]
         if not task.cancelled():
             task.exception()  # retrieved, since all callers may have been cancelled
 
-    async def _fetch(self, topic: str, *, to_publish: bool) -> TopicRoute | None:
+    async def _fetch(self, topic: str, *, to_publish: bool, keeps: bool) -> TopicRoute | None:
         data = await self._api.topic_route(topic)
         known = self._routes.get(topic)
         if data is None and (to_publish or (known is not None and known.is_provisional)):
@@ -233,13 +247,18 @@ class Routes:
         else:
             route = None if data is None else topic_route(topic, data)
         if route is None:
-            self._routes.pop(topic, None)
+            if not keeps:
+                self._routes.pop(topic, None)
             return None
         if known is None or known.data != route.data:
             _log.debug("route of %s: %s", topic, route.data)
         self._routes[topic] = route
+        if route.publish_queues:
+            self._last_written[topic] = route.publish_queues[0].broker_name
         for broker in route.data.broker_datas:
             self._brokers[broker.broker_name] = dict(broker.broker_addrs)
+            if MASTER_ID in broker.broker_addrs:
+                self._had_master.add(broker.broker_name)
         return route
 
     async def _provisional_route(self, topic: str) -> TopicRoute | None:

@@ -169,7 +169,8 @@ class AsyncAtomicBatch:
         if choose is not None:
             queue = choose(route.publish_queues)
             names = sorted({each.broker_name for each in route.publish_queues})
-            if queue.broker_name not in names:
+            # One whose master is away for the moment is waited for when the part is staged.
+            if queue.broker_name not in names and not self._instance.routes.had_master(queue.broker_name):
                 raise MessageRefusedError(
                     f"topic {request.topic!r}: broker {queue.broker_name!r} has no queue of it to send to at "
                     f"present; brokers that have: {', '.join(names)}"

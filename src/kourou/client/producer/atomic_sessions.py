@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
+import secrets
 import time
 import zlib
 from functools import partial
@@ -27,7 +29,9 @@ from kourou.protocol.headers.atomic import (
     GetAtomicCoordinatorResponseHeader,
 )
 from kourou.protocol.headers.producers import OpenProducerRequestHeader, OpenProducerResponseHeader
-from kourou.protocol.producer_sequence import MAX_NAME_LENGTH
+from kourou.protocol.producer_sequence import MAX_NAME_LENGTH, NONCE_BYTES
+
+_log = logging.getLogger(__name__)
 
 _SUFFIX: Final = ".atomic"
 _DIGEST_LENGTH: Final = 12
@@ -45,6 +49,8 @@ class _Session:
         self.opened_s = time.monotonic()
         self.next_number = 0
         self.undecided: set[int] = set()
+        self.is_reported = False
+        """Whether it was logged that publishes wait for these."""
 
     @property
     def has_room(self) -> bool:
@@ -68,6 +74,8 @@ class AtomicSessions:
         self._options = options
         self._name = None if name is None else atomic_name(name)
         self._session: _Session | None = None
+        # Of the opening that is not answered yet: its attempts share it (producer_sessions.py).
+        self._nonce: str | None = None
         self._changed = asyncio.Condition()
         self.fenced: KourouError | None = None
 
@@ -79,6 +87,8 @@ class AtomicSessions:
             session = self._session
             if session is None or self._name is None and session.is_old:
                 session = self._session = await self._open()
+            if not session.has_room:
+                self._report_full(session)
             while not session.has_room:
                 await self._changed.wait()
             number = session.next_number
@@ -100,9 +110,22 @@ class AtomicSessions:
             session = self._session
             if session is not None and (session.producer_id, session.epoch) == atomic_id[:2]:
                 session.undecided.discard(atomic_id.number)
+                session.is_reported = session.is_reported and not session.has_room
                 if is_lost:
                     self._session = None
             self._changed.notify_all()
+
+    def _report_full(self, session: _Session) -> None:
+        if not session.is_reported:
+            session.is_reported = True
+            oldest = AtomicId(session.producer_id, session.epoch, min(session.undecided))
+            _log.warning(
+                "group %s: an atomic publish waits until %s is decided: a producer may have %d, from the "
+                "oldest that is undecided on; end blocks sooner, or use several producers",
+                self._group,
+                oldest,
+                MAX_OPEN,
+            )
 
     # -- opening -----------------------------------------------------------------------------------
 
@@ -115,9 +138,13 @@ class AtomicSessions:
             coordinator = names[zlib.crc32(self._instance.client_id.encode()) % len(names)]
         else:
             coordinator = await self._coordinator(self._name, brokers, silent)
-        header = OpenProducerRequestHeader(producer_group=self._group, kourou_name=self._name)
+        self._nonce = self._nonce or secrets.token_hex(NONCE_BYTES)
+        header = OpenProducerRequestHeader(
+            producer_group=self._group, kourou_name=self._name, kourou_nonce=self._nonce
+        )
         answer = await self._instance.api.call(brokers[coordinator], RequestCode.OPEN_KOUROU_PRODUCER, header)
         opened = answer.header(OpenProducerResponseHeader)
+        self._nonce = None
         return _Session(coordinator, opened.kourou_producer_id, opened.kourou_epoch)
 
     async def _supporting(self) -> tuple[dict[str, str], list[str]]:

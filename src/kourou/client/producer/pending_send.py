@@ -5,7 +5,8 @@ for a route or a connection it has its own timer; once it is written, the connec
 the deadline and delivers the response without an iteration of the loop. InFlight bounds how many there are,
 BrokerSendQueue keeps those to one broker in order. `is_retriable` follows Java 5.x: network errors are
 retried, and responses whose code says that another broker may accept the message. A send to a queue chosen by
-the caller is not retried.
+the caller is not retried there; only while its broker has no master that accepts it (`is_master_away`) is it
+repeated, in the same queue.
 """
 
 from __future__ import annotations
@@ -158,6 +159,12 @@ class BrokerSendQueue:
         """Sends that are not written yet, in order."""
         self._draining = False
 
+    @property
+    def awaited(self) -> Connection | None:
+        """The connection, if it is open and requests wait for their answers."""
+        connection = self._connection
+        return None if connection is None or connection.closed or not connection.calls else connection
+
     def ready(self) -> Connection | None:
         """The connection, if it is open, writable, and no send waits for it."""
         connection = self._connection
@@ -213,10 +220,14 @@ RETRY_CODES: Final = frozenset(
         ResponseCode.NO_BUYER_ID,
         ResponseCode.NOT_IN_CURRENT_UNIT,
         ResponseCode.GO_AWAY,
+        ResponseCode.KOUROU_DISK_FULL,
+        ResponseCode.KOUROU_NOT_STORED,
     )
 )
 """Responses after which another broker is tried (`retryResponseCodes`)."""
 
+# The same words in Apache's brokers. The code alone means any failure.
+_NOT_ENOUGH_REPLICAS: Final = "in-sync replicas not enough"
 _CONTAINER_HINT: Final = (
     "that is the address the broker advertises; if clients cannot reach it (a container's address?), "
     "set brokerIP1 at the broker"
@@ -235,6 +246,15 @@ def is_retriable(error: Exception) -> bool:
 def is_route_stale(error: Exception) -> bool:
     """Whether the broker may be gone, so that the route should be refreshed."""
     return isinstance(error, ConnectError | ConnectionLostError | NoRouteError)
+
+
+def is_master_away(error: Exception) -> bool:
+    """Whether the broker has no master that accepts messages now, and may have one soon: it restarts, or
+    another one takes over and waits for its slaves."""
+    if isinstance(error, ResponseError):
+        is_short = error.code == ResponseCode.SYSTEM_ERROR and error.remark.startswith(_NOT_ENOUGH_REPLICAS)
+        return is_short or error.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    return is_route_stale(error)
 
 
 def describe_attempt(broker_name: str, address: str, error: Exception) -> str:
@@ -269,6 +289,10 @@ class PendingSend:
     answers_before = 0
     patience = 1
     """How many times `attempt_timeout_ms` the next attempt may take."""
+    waits_for: str | None = None
+    """What it waits for, for the error message; None: a connection; empty: said by the attempts."""
+    awaited_broker: str | None = None
+    """The broker whose master it has waited for."""
     is_over = False
 
     def __init__(

@@ -46,6 +46,7 @@ from kourou.errors import (
     NoReplyError,
     NoRouteError,
     PartlySentError,
+    ProducerFencedError,
     SendFailedError,
     TooManyRequestsError,
 )
@@ -341,7 +342,8 @@ class AsyncProducer(AsyncBlockOnly):
 
         A batch has messages of one topic, up to `max_batch_bytes`, and goes to one queue; delayed messages
         are sent alone. Nothing is sent if one message is rejected. PartlySentError lists what was stored if
-        not all were. `queue`: the one for all of them. `sequences`, one for each message: of a producer with
+        not all were. If the producer was fenced, that is its cause, or raised itself if nothing is stored.
+        `queue`: the one for all of them. `sequences`, one for each message: of a producer with
         `explicit_sequences`; a batch is sent when those before it are stored.
         """
         sends = self._running()
@@ -706,6 +708,13 @@ def _all_or_raise(
         for result in results:
             if isinstance(result, BaseException) and not isinstance(result, Exception):
                 raise result  # this call was cancelled
+        fenced = next((result for result in results if isinstance(result, ProducerFencedError)), None)
+        if fenced is not None and not stored and not any(map(_may_be_stored, results)):
+            raise fenced
         topics = ", ".join(dict.fromkeys(message.topic for message in messages))
-        raise PartlySentError(topics, results, timeout_ms)
+        raise PartlySentError(topics, results, timeout_ms) from fenced
     return stored
+
+
+def _may_be_stored(result: object) -> bool:
+    return isinstance(result, SendFailedError) and result.may_be_stored

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Collection
 
 import msgspec
@@ -28,6 +29,7 @@ from kourou.protocol.headers.producers import (
     OpenProducerRequestHeader,
     OpenProducerResponseHeader,
 )
+from kourou.protocol.producer_sequence import NONCE_BYTES
 from kourou.transport.connection import Connection
 
 _log = logging.getLogger(__name__)
@@ -51,6 +53,8 @@ class BrokerPlace:
         """Whether a task works for them."""
         self.opening = asyncio.Lock()
         self.is_reported = False
+        self.nonce: str | None = None
+        """Of the opening that is not answered yet."""
 
     @property
     def can_open(self) -> bool:
@@ -100,7 +104,7 @@ class ProducerSessions:
                 if place.session is None or place.session.is_ending:
                     if self.fenced_by is not None:
                         raise self.fenced_error(next(iter(topics), ""))
-                    place.session = await self._open_session(address)
+                    place.session = await self._open_session(place, address)
                 await self._request_lasts(place.session, address, topics)
             place.connection, place.address, place.is_supported = connection, address, is_supported
             if connection is None or connection.closed:
@@ -112,14 +116,18 @@ class ProducerSessions:
             raise NoRouteError(topic, f"broker {broker_name!r} has no master at present")
         return address
 
-    async def _open_session(self, address: str) -> Session:
+    async def _open_session(self, place: BrokerPlace, address: str) -> Session:
+        # Attempts of one opening share it: a late one must not fence the session that a later one has got.
+        place.nonce = place.nonce or secrets.token_hex(NONCE_BYTES)
         header = OpenProducerRequestHeader(
             producer_group=self._group,
             kourou_name=self._name,
             kourou_allows_gaps=self._options.explicit_sequences,
+            kourou_nonce=place.nonce,
         )
         answer = await self._call(address, RequestCode.OPEN_KOUROU_PRODUCER, header)
         opened = answer.header(OpenProducerResponseHeader)
+        place.nonce = None
         lasts: dict[str, dict[int, int]] | None = None if self._name is None else {}
         return Session(opened.kourou_producer_id, opened.kourou_epoch, lasts)
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import base64
 import binascii
 import enum
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
+from kourou.errors import HeaderFieldError
 from kourou.protocol.bodies.message_queue import MessageQueue
 from kourou.protocol.codes import ResponseCode
 from kourou.protocol.command import CommandHead, decode_ext
@@ -43,6 +45,7 @@ SEND_STATUSES: Final[dict[int, SendStatus]] = {
 
 class SendResult(msgspec.Struct, frozen=True, gc=False):
     """Where a message is stored. `msg_id` is the id that consumers see, `offset_msg_id` locates the record.
+    For a repeat of an idempotent producer, all are those of the original.
 
     `recall_handle` recalls a timer message before its time; None for all other messages.
     """
@@ -63,6 +66,14 @@ class SendResult(msgspec.Struct, frozen=True, gc=False):
         return self.status is SendStatus.SEND_OK
 
 
+class RepeatedBatchResult(SendResult, frozen=True, gc=False):
+    """Of a batch some of whose messages were stored before: what is known of each."""
+
+    original_ids: tuple[str, ...] = ()
+    """Empty texts for new messages."""
+    queue_offsets: tuple[int, ...] = ()
+
+
 def send_result(
     answer: CommandHead, status: SendStatus, queue: MessageQueue, msg_id: str, topic: str
 ) -> SendResult:
@@ -71,7 +82,7 @@ def send_result(
     header = decode_ext(answer, SendMessageResponseHeader)
     if header.queue_id != queue.queue_id or topic != queue.topic:
         queue = MessageQueue(topic, queue.broker_name, header.queue_id)
-    return SendResult(
+    result = SendResult(
         status,
         msg_id,
         queue,
@@ -82,24 +93,50 @@ def send_result(
         header.msg_region or "DefaultRegion",
         header.trace_on is not False,
     )
+    return result if header.kourou_msg_ids is None else _repeated(result, header)
+
+
+def _repeated(result: SendResult, header: SendMessageResponseHeader) -> SendResult:
+    """The result with what is known of originals."""
+    ids = header.kourou_msg_ids or result.msg_id
+    if header.kourou_queue_offsets is None:
+        return msgspec.structs.replace(result, msg_id=ids)
+    try:
+        queue_offsets = tuple(map(int, header.kourou_queue_offsets.split(",")))
+    except ValueError:
+        text = header.kourou_queue_offsets[:100]
+        raise HeaderFieldError(
+            "SendMessageResponseHeader", f"kourouQueueOffsets={text!r} must be numbers joined by commas"
+        ) from None
+    return RepeatedBatchResult(
+        **msgspec.structs.asdict(result), original_ids=tuple(ids.split(",")), queue_offsets=queue_offsets
+    )
 
 
 def split_result(batch: SendResult, msg_ids: list[str]) -> list[SendResult]:
-    """The results of the messages of a batch, in order: a broker stores them consecutively."""
+    """The results of the messages of a batch, in order: a broker stores them consecutively, except those that
+    it has already."""
     offset_ids = batch.offset_msg_id.split(",")
     if len(offset_ids) != len(msg_ids):  # stored as one record (a topic with queue.type=BatchCQ)
         offset_ids = [batch.offset_msg_id] * len(msg_ids)
+    queue_offsets: Sequence[int] = range(batch.queue_offset, batch.queue_offset + len(msg_ids))
+    if isinstance(batch, RepeatedBatchResult) and len(batch.queue_offsets) == len(msg_ids):
+        queue_offsets = batch.queue_offsets
+        if len(batch.original_ids) == len(msg_ids):  # none has a comma in it
+            msg_ids = [
+                original_id or own for original_id, own in zip(batch.original_ids, msg_ids, strict=True)
+            ]
     return [
         SendResult(
             batch.status,
             msg_id,
             batch.queue,
-            batch.queue_offset + index,
+            queue_offset,
             offset_id,
             region_id=batch.region_id,
             trace_on=batch.trace_on,
         )
-        for index, (msg_id, offset_id) in enumerate(zip(msg_ids, offset_ids, strict=True))
+        for msg_id, queue_offset, offset_id in zip(msg_ids, queue_offsets, offset_ids, strict=True)
     ]
 
 

@@ -4,7 +4,8 @@ The fast path needs no task and no iteration of the loop: the route is known, th
 request is written together with others, and the response resolves the caller's future. A send that has to
 wait (for a route, a connection, or a broker that reads slowly) waits in order, so that messages of one caller
 to one queue stay in order unless an attempt fails.
-Not here: the content of a request (outgoing.py), which failures are retried (pending_send.py).
+Not here: the content of a request (outgoing.py), which failures are retried (pending_send.py), waiting for a
+new master (master_waits.py).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Final
 from kourou.client.core.failure_log import FailureLog
 from kourou.client.core.instance import ClientInstance
 from kourou.client.core.routes import TopicRoute
+from kourou.client.producer.master_waits import MasterWaits, SilentMasters
 from kourou.client.producer.pending_send import (
     BrokerSendQueue,
     ChooseQueue,
@@ -23,6 +25,7 @@ from kourou.client.producer.pending_send import (
     PendingSend,
     QueuedSend,
     describe_attempt,
+    is_master_away,
     is_retriable,
     is_route_stale,
 )
@@ -42,7 +45,7 @@ from kourou.errors import (
     SendFailedError,
 )
 from kourou.protocol.bodies.message_queue import MessageQueue
-from kourou.protocol.codes import MessageSysFlag
+from kourou.protocol.codes import MessageSysFlag, ResponseCode
 from kourou.protocol.command import CommandHead
 from kourou.protocol.message import Message
 from kourou.transport.connection import Connection
@@ -53,6 +56,7 @@ _PREPARED: Final = MessageSysFlag.TRANSACTION_PREPARED_TYPE.value
 _TICK_S: Final = 0.001
 # A thousand sends that fail together cause one request to the name server.
 _REFRESH_INTERVAL_S: Final = 1.0
+_LOOK_MS: Final = 1_000
 
 
 class Sends:
@@ -81,6 +85,8 @@ class Sends:
         self._send_queues: dict[str, BrokerSendQueue] = {}
         self._without_route: dict[str, dict[QueuedSend, None]] = {}
         self._refreshed_at: dict[str, float] = {}
+        self._masters = MasterWaits(instance, self._start)
+        instance.every(_LOOK_MS, SilentMasters(instance, self._send_queues).look, "silent brokers")
         self._is_closed = False
         self.in_flight = InFlight(options.max_in_flight, options.max_in_flight_bytes)
         self.counters = ProducerCounters()
@@ -115,13 +121,18 @@ class Sends:
             self._attempt(send, route)
 
     def _attempt(self, send: PendingSend, route: TopicRoute) -> None:
+        masters = self._masters
         try:
             last = None if send.queue is None else send.queue.broker_name
-            queue = (
-                self._picker.pick(route.publish_queues, last)
-                if send.choose is None
-                else send.choose(route.publish_queues)
-            )
+            if send.choose is not None:
+                queue = send.choose(route.publish_queues)
+            elif not masters.waits:
+                queue = self._picker.pick(route.publish_queues, last)
+            else:
+                others = masters.others(route.publish_queues)
+                queue = self._picker.pick(others or route.publish_queues, last)
+            if masters.waits and masters.holds(send, queue):
+                return
             send.queue = queue
             send.attempts_left -= 1
             send.send_queue = send_queue = self._send_queue(queue)
@@ -205,7 +216,10 @@ class Sends:
 
     def _fail_without_route(self, send: PendingSend, problem: Exception) -> None:
         """There is no route. If a broker was tried before, the error lists that attempt too."""
-        if send.attempts:
+        broker_name = self._instance.routes.last_written(send.request.topic)
+        if broker_name is not None and is_master_away(problem) and self._may_wait(send):
+            self._masters.wait(send, broker_name, str(problem))
+        elif send.attempts:
             self._record_attempt(send, str(problem))
             self._give_up(send, problem)
         else:
@@ -241,7 +255,7 @@ class Sends:
         broker_name = "unknown" if queue is None else queue.broker_name
         address = "unknown" if send.send_queue is None else send.send_queue.address
         self._record_attempt(send, describe_attempt(broker_name, address, error))
-        send.may_be_stored |= isinstance(error, CallTimeoutError | ConnectionLostError)
+        send.may_be_stored |= _may_be_stored(error)
         if self.faults is not None and queue is not None:
             is_reachable = not isinstance(error, ConnectError)
             self.faults.update(broker_name, 0.0, isolate=True, reachable=is_reachable)
@@ -255,17 +269,45 @@ class Sends:
         """Decide what follows a failed attempt."""
         if not is_retriable(error):
             self.fail(send, error)
+        elif is_master_away(error) and self._may_wait(send) and not self._has_other_broker(send):
+            self._wait_for_master(send, error)
         elif send.attempts_left <= 0 or self._is_out_of_time(send):
             self._give_up(send, error)
         else:
             self._retry(send, refresh=is_route_stale(error))
 
+    def _may_wait(self, send: PendingSend) -> bool:
+        """Whether a send may be repeated until its deadline."""
+        if send.queue is not None and not self._instance.routes.had_master(send.queue.broker_name):
+            return False  # the caller has chosen a queue of a broker that does not exist
+        return self._options.retry_times > 0 and not self._is_out_of_time(send)
+
+    def _has_other_broker(self, send: PendingSend) -> bool:
+        """Whether the next attempt can be made elsewhere."""
+        route = self._instance.routes.known(send.request.topic)
+        if send.choose is not None or send.attempts_left <= 0 or route is None or send.queue is None:
+            return False
+        return bool(self._masters.others(route.publish_queues, send.queue.broker_name))
+
+    def _wait_for_master(self, send: PendingSend, error: Exception) -> None:
+        """Repeat the attempt when the broker has another master, or the same one accepts messages again."""
+        queue = send.queue
+        assert queue is not None
+        send.attempts_left += 1  # waiting is limited by time only
+        if send.choose is not None:
+            send.choose = always(queue)
+        self.counters.retried += 1
+        self._masters.wait(send, queue.broker_name, str(error))
+
     def _is_out_of_time(self, send: PendingSend) -> bool:
         return self._is_closed or self._loop.time() >= send.deadline - _TICK_S
 
     def timed_out(self, send: PendingSend) -> None:
-        """The deadline has passed before `send` was written."""
-        if send.send_queue is None or send.queue is None:
+        """The deadline has passed while `send` waited."""
+        if send.waits_for is not None:
+            if send.waits_for:
+                self._record_attempt(send, send.waits_for)
+        elif send.send_queue is None or send.queue is None:
             self._record_attempt(send, "no answer from the name server")
         else:
             self._record_attempt(
@@ -300,8 +342,13 @@ class Sends:
         self._leave(send)
 
     def _give_up(self, send: PendingSend, cause: Exception | None) -> None:
+        name = send.awaited_broker
         error = SendFailedError(
-            send.messages[0].topic, send.attempts or [], send.timeout_ms, may_be_stored=send.may_be_stored
+            send.messages[0].topic,
+            send.attempts or [],
+            send.timeout_ms,
+            may_be_stored=send.may_be_stored,
+            hint="" if name is None else f"; no master of {name} accepted it in that time",
         )
         error.__cause__ = cause
         self.fail(send, error)
@@ -369,6 +416,7 @@ class Sends:
         return [
             *self._without_route.values(),
             *(send_queue.waiting for send_queue in self._send_queues.values()),
+            *(wait.waiting for wait in self._masters.waits.values()),
         ]
 
     # -- hooks -----------------------------------------------------------------------------------
@@ -397,6 +445,19 @@ class Sends:
         if context is not None:
             context.result, context.error = result, error
             call_hooks(self._after, context, self._failures)
+
+
+def always(queue: MessageQueue) -> ChooseQueue:
+    """The choice of a send that stays with its queue."""
+    return lambda queues: queue
+
+
+def _may_be_stored(error: Exception) -> bool:
+    """Whether the broker may have stored the message nevertheless: without an answer, and when it ceased to
+    be master before the slaves had acknowledged the message."""
+    if isinstance(error, ResponseError):
+        return error.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    return isinstance(error, CallTimeoutError | ConnectionLostError)
 
 
 def _close_if_silent(send: PendingSend, error: CallTimeoutError) -> None:

@@ -18,13 +18,19 @@ from typing import Final
 
 from kourou.client.core.failure_log import FailureLog
 from kourou.client.core.instance import ClientInstance
-from kourou.client.producer.pending_send import ChooseQueue, PendingSend, QueuedSend, is_retriable
+from kourou.client.producer.pending_send import (
+    ChooseQueue,
+    PendingSend,
+    QueuedSend,
+    is_master_away,
+    is_retriable,
+)
 from kourou.client.producer.producer_hooks import ProducerHook
 from kourou.client.producer.producer_options import ProducerOptions
 from kourou.client.producer.producer_sessions import BrokerPlace, ProducerSessions, not_supported
 from kourou.client.producer.send_request import SendRequest, SequencedRequest
 from kourou.client.producer.send_result import SendResult
-from kourou.client.producer.sends import Sends
+from kourou.client.producer.sends import Sends, always
 from kourou.client.producer.sequence_numbers import Numbered, QueueNumbers, Room
 from kourou.errors import (
     CallTimeoutError,
@@ -41,7 +47,6 @@ from kourou.errors import (
     UnknownEpochError,
     UnknownProducerError,
 )
-from kourou.protocol.bodies.message_queue import MessageQueue
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.message import Message
 from kourou.protocol.names import is_retry_topic
@@ -82,8 +87,6 @@ class SequencedSend(PendingSend):
     is_pinned = False
     """Whether an attempt is undecided, so that it stays with its queue."""
     renewals = 0
-    waits_for: str | None = None
-    """What it waits for, for the error message; None: a connection."""
 
 
 class SequencedSends(Sends):
@@ -341,12 +344,19 @@ class SequencedSends(Sends):
             return
         if numbered is not None and not send.is_pinned and _is_undecided(error):
             send.is_pinned = send.may_be_stored = True
-            send.choose = _always(send.queue)
-        if not send.is_pinned and not (send.is_chosen and is_retriable(error)):
+            assert send.queue is not None
+            send.choose = always(send.queue)
+        # Room on a disk takes longer than a send has.
+        is_repeated = send.is_chosen and is_retriable(error) and code != ResponseCode.KOUROU_DISK_FULL
+        if not send.is_pinned and not is_repeated:
+            if send.is_chosen:
+                send.attempts_left = 0
             self._settle(send)
             super()._go_on(send, error)
         elif self._is_out_of_time(send) or not is_retriable(error):
             self._give_up(send, error)
+        elif is_master_away(error):
+            self._wait_for_master(send, error)
         else:
             if isinstance(error, CallTimeoutError):
                 # Repeats at a constant rate would keep a slow broker from ever catching up.
@@ -401,16 +411,6 @@ class SequencedSends(Sends):
             send.waits_for = None
             # A slave may have become master.
             self._retry(send, refresh=True)
-
-    def timed_out(self, send: PendingSend) -> None:
-        """The deadline has passed while `send` waited."""
-        assert isinstance(send, SequencedSend)
-        if send.waits_for is None:
-            super().timed_out(send)
-            return
-        if send.waits_for:
-            self._record_attempt(send, send.waits_for)
-        self._give_up(send, None)
 
     def _fail_without_route(self, send: PendingSend, problem: Exception) -> None:
         assert isinstance(send, SequencedSend)
@@ -470,12 +470,6 @@ class SequencedSends(Sends):
 
 
 _MISSING: Final = object()
-
-
-def _always(queue: MessageQueue | None) -> ChooseQueue:
-    assert queue is not None
-    chosen = queue
-    return lambda queues: chosen
 
 
 def _is_undecided(error: Exception) -> bool:

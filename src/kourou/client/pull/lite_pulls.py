@@ -19,7 +19,7 @@ from kourou.client.core.namespaces import Namespace
 from kourou.client.pull.lite_pull_options import LitePullOptions
 from kourou.client.pull.pulls import BEHIND_DELAY_S, PullResult, PullStatus, QueuePulls, is_behind
 from kourou.client.push.assigned_queue import FlowLimits
-from kourou.errors import KourouError, NoRouteError, RemotingError, ResponseError
+from kourou.errors import KourouError, ResponseError
 from kourou.protocol.bodies import MessageQueue, SubscriptionData
 from kourou.protocol.codes import ResponseCode
 from kourou.protocol.message import MessageExt
@@ -177,7 +177,6 @@ class LiteQueue:
         return result if epoch == self.epoch else None
 
 
-_FAILURE_DELAY_S: Final = 1.0
 _FLOW_CONTROL_DELAY_S: Final = 0.02
 _LOOK_AGAIN_S: Final = 30.0
 
@@ -344,13 +343,4 @@ class LitePulls:
         # Only the first of consecutive failures is a warning.
         level = logging.WARNING if failures == 1 else logging.DEBUG
         _log.log(level, "group %s: pull of %s: %s", self._group, lite.queue, error)
-        await lite.wait_changed(_FAILURE_DELAY_S)
-        if isinstance(error, RemotingError | NoRouteError) and not lite.is_dropped:
-            await self._refresh_route(lite.queue.topic)
-
-    async def _refresh_route(self, topic: str) -> None:
-        """The broker may have come back at another address."""
-        try:
-            await self._instance.routes.refresh(topic)
-        except KourouError as error:
-            _log.debug("route of %s: %s", topic, error)
+        await self._instance.masters.pause(lite.queue.broker_name, error, failures)

@@ -14,6 +14,7 @@ from typing import Final
 
 from kourou.client.core.api import ClientApi
 from kourou.client.core.instance import ClientInstance
+from kourou.client.core.master_search import is_elsewhere
 from kourou.client.core.queue_offsets import QueueAddresses
 from kourou.client.core.routes import BrokerAddress, Routes
 from kourou.errors import CallTimeoutError, KourouError, RemotingError, ResponseError
@@ -174,9 +175,11 @@ class QueuePulls:
         header = self._header(queue, subscription, queue_offset, max_messages, max_bytes, suspend_ms)
         try:
             result = await self._pull_or_fail_over(place, queue, header, deadline)
-        except KourouError:
+        except KourouError as error:
             # Next the master: a slave that was suggested may not serve the topic.
             self._pull_from.pop(queue, None)
+            if is_elsewhere(error):
+                self._instance.masters.begin(queue.broker_name)
             raise
         self._pull_from[queue] = result.suggested_broker_id
         return result

@@ -269,9 +269,7 @@ class PullService:
         # Only the first of consecutive failures is a warning.
         level = logging.WARNING if failures == 1 else logging.DEBUG
         _log.log(level, "group %s: pull of %s: %s", self._group, assigned.queue, error)
-        await asyncio.sleep(FAILURE_DELAY_S)
-        if isinstance(error, RemotingError | NoRouteError):
-            await self._refresh_route(assigned)
+        await self._instance.masters.pause(assigned.queue.broker_name, error, failures)
 
     async def _register_again(self, assigned: AssignedQueue, error: ResponseError, failures: int) -> None:
         """Send a heartbeat: the broker was restarted, or has not handled the last heartbeat yet."""
@@ -282,10 +280,3 @@ class PullService:
             self._registered_at = now
             await self._instance.heartbeat()
         await asyncio.sleep(_UNKNOWN_DELAY_S if failures < _WARN_AFTER_FAILURES else FAILURE_DELAY_S)
-
-    async def _refresh_route(self, assigned: AssignedQueue) -> None:
-        """Refresh the route: the broker may have a new address."""
-        try:
-            await self._instance.routes.refresh(assigned.queue.topic)
-        except KourouError as error:
-            _log.debug("route of %s: %s", assigned.queue.topic, error)

@@ -128,6 +128,7 @@ class PushEngine:
         self.instance.every(REPORT_INTERVAL_MS, self._failures.report, "failures")
         if self._locks is not None:
             self.instance.every(RENEW_INTERVAL_MS, self._renew_locks, "locks", first_ms=FIRST_RENEWAL_MS)
+            self.instance.masters.on_found.append(self._lock_again)
         self._balancing.start(self.rebalancer.keep_balanced(), f"rebalance {self._group}")
 
     async def check_subscription(self, topic: str) -> None:
@@ -177,6 +178,10 @@ class PushEngine:
     async def _renew_locks(self) -> None:
         assert self._locks is not None
         await self._locks.renew(list(self.rebalancer.assigned.values()))
+
+    def _lock_again(self, broker_name: str) -> None:
+        """A new master knows no locks."""
+        self.instance.tasks.start(self._renew_locks(), f"locks at {broker_name}")
 
     async def _wait_locked(self, assigned: AssignedQueue) -> bool:
         """Nothing is pulled while another consumer holds the lock."""

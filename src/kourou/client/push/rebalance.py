@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from kourou.client.core.instance import ClientInstance
+from kourou.client.core.master_search import is_elsewhere
 from kourou.client.core.routes import BrokerAddress, TopicRoute
 from kourou.client.core.subscription import Subscription, Subscriptions
 from kourou.client.push.assigned_queue import AssignedQueue, FlowLimits
@@ -82,6 +83,8 @@ class QueueLocks:
                 raise NoRouteError(queues[0].topic, f"broker {broker_name!r} has no master now")
             held = await self._instance.api.lock(address, self._group, self._instance.client_id, queues)
         except KourouError as error:
+            if is_elsewhere(error):
+                self._instance.masters.begin(broker_name)
             # Logged once: it is retried every few seconds, for each queue.
             level = logging.DEBUG if broker_name in self._failing else logging.WARNING
             self._failing.add(broker_name)
@@ -158,6 +161,7 @@ class Rebalancer:
         """Rebalance now, and again whenever there is a reason, until `stop`."""
         unbalanced_s = _UNBALANCED_S
         while not self._is_stopping:
+            await self._instance.masters.wait_settled()
             self._is_requested.clear()
             wait_s = self._options.rebalance_interval_ms / 1000
             if await self.rebalance():

@@ -163,7 +163,8 @@ class SyncProducer(SyncClient[ProducerT]):
 
         A batch has messages of one topic, up to `max_batch_bytes`, and goes to one queue; delayed messages
         are sent alone. Nothing is sent if one message is rejected. PartlySentError lists what was stored if
-        not all were. `queue`: the one for all of them. `sequences`, one for each message: of a producer with
+        not all were. If the producer was fenced, that is its cause, or raised itself if nothing is stored.
+        `queue`: the one for all of them. `sequences`, one for each message: of a producer with
         `explicit_sequences`; a batch is sent when those before it are stored.
         """
         # Here, and not on the loop: what makes the messages may take its time.

@@ -15,6 +15,7 @@ import inspect
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from kourou.client.core.failure_log import FailureLog
@@ -25,7 +26,7 @@ from kourou.client.producer.producer_hooks import EndTransactionContext, Produce
 from kourou.client.producer.producer_stats import ProducerCounters
 from kourou.client.producer.send_result import SendResult
 from kourou.client.push.handler_threads import HandlerThreads
-from kourou.errors import KourouError, RemotingError, ResponseError
+from kourou.errors import ConnectionLostError, KourouError, RemotingError, ResponseError
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.headers.transactions import (
     CheckTransactionStateRequestHeader,
@@ -195,21 +196,28 @@ class Transactions:
             msg_id=half.msg_id,
             transaction_id=half.transaction_id or half.msg_id,
         )
-        address = self._instance.routes.master(half.queue.broker_name)
+        broker_name = half.queue.broker_name
+        address = self._instance.routes.master(broker_name)
         self._call_hooks(message, header, address or "", state)
-        if address is None:
-            raise RemotingError("", f"broker {half.queue.broker_name!r} has no master at present")
-        if state is UNKNOWN:
-            await self._instance.api.end_transaction(address, header)  # has no response
+        if state is not UNKNOWN:
+            # The half message is at the new master, too, and at the same offset.
+            call = partial(self._call, header=header)
+            await self._instance.masters.call_master(half.queue, _END_TIMEOUT_MS / 1000, call)
+        elif address is None:
+            raise RemotingError("", f"broker {broker_name!r} has no master at present")
         else:
-            await self._call(address, header)
+            await self._instance.api.end_transaction(address, header)  # has no response
 
     async def _call(self, address: str, header: EndTransactionRequestHeader) -> None:
         """End a transaction, and wait for the broker's confirmation."""
         async with asyncio.timeout(_END_TIMEOUT_MS / 1000):
             connection = await self._instance.remoting.connection(address)
             command = self._instance.api.command(RequestCode.END_TRANSACTION, header)
-            answer = await connection.call(command, _END_TIMEOUT_MS)
+            try:
+                answer = await connection.call(command, _END_TIMEOUT_MS)
+            except ConnectionLostError as error:
+                # Not repeated: an Apache broker that has stored the end would deliver the message twice.
+                raise RemotingError(address, f"the end is not confirmed: {error}") from error
         if answer.code != ResponseCode.SUCCESS:
             raise ResponseError(answer.code, answer.remark or "", address)
         self._confirmed[header.msg_id] = connection

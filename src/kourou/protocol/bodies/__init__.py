@@ -48,6 +48,12 @@ from kourou.protocol.bodies.consumer_calls import (
     ResetOffsetBody,
     ResetOffsetBodyForC,
 )
+from kourou.protocol.bodies.controller import (
+    BrokerReplicasInfo,
+    ReplicaIdentity,
+    ReplicasInfo,
+    SyncStateSet,
+)
 from kourou.protocol.bodies.group_lags import (
     GroupLagRow,
     GroupLags,
@@ -158,6 +164,7 @@ __all__ = [
     "Body",
     "BrokerData",
     "BrokerMemberGroup",
+    "BrokerReplicasInfo",
     "BrokerStatsData",
     "BrokerStatsItem",
     "CMResult",
@@ -227,6 +234,8 @@ __all__ = [
     "QueueData",
     "QueueTimeSpan",
     "RegisterBrokerBody",
+    "ReplicaIdentity",
+    "ReplicasInfo",
     "ResetOffsetBody",
     "ResetOffsetBodyForC",
     "SetMessageRequestModeRequestBody",
@@ -235,6 +244,7 @@ __all__ = [
     "SubscriptionGroupConfig",
     "SubscriptionGroupList",
     "SubscriptionGroupWrapper",
+    "SyncStateSet",
     "TimerMetric",
     "TimerMetricsSerializeWrapper",
     "TopicConfig",

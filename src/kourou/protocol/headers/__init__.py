@@ -27,6 +27,8 @@ from kourou.protocol.headers.atomic import (
     DecideAtomicRequestHeader,
     EndAtomicRequestHeader,
     EndAtomicResponseHeader,
+    ForgetAtomicRequestHeader,
+    ForgetAtomicResponseHeader,
     GetAtomicCoordinatorRequestHeader,
     GetAtomicCoordinatorResponseHeader,
     GetSinkRequestHeader,
@@ -146,9 +148,12 @@ from kourou.protocol.headers.pop import (
     PopMessageResponseHeader,
 )
 from kourou.protocol.headers.producers import (
+    ForgetProducerRequestHeader,
+    ForgetProducerResponseHeader,
     GetSequencesRequestHeader,
     OpenProducerRequestHeader,
     OpenProducerResponseHeader,
+    ProducerSnapshotRequestHeader,
     ProducerSnapshotResponseHeader,
 )
 from kourou.protocol.headers.pull import (
@@ -225,6 +230,10 @@ __all__ = [
     "ExchangeHAInfoRequestHeader",
     "ExchangeHAInfoResponseHeader",
     "ExportRocksDBConfigToJsonRequestHeader",
+    "ForgetAtomicRequestHeader",
+    "ForgetAtomicResponseHeader",
+    "ForgetProducerRequestHeader",
+    "ForgetProducerResponseHeader",
     "GetAclRequestHeader",
     "GetAllDelayOffsetHeader",
     "GetAllSubscriptionGroupRequestHeader",
@@ -282,6 +291,7 @@ __all__ = [
     "PollingInfoResponseHeader",
     "PopMessageRequestHeader",
     "PopMessageResponseHeader",
+    "ProducerSnapshotRequestHeader",
     "ProducerSnapshotResponseHeader",
     "PullMessageRequestHeader",
     "PullMessageResponseHeader",

@@ -9,6 +9,8 @@ __all__ = [
     "DecideAtomicRequestHeader",
     "EndAtomicRequestHeader",
     "EndAtomicResponseHeader",
+    "ForgetAtomicRequestHeader",
+    "ForgetAtomicResponseHeader",
     "GetAtomicCoordinatorRequestHeader",
     "GetAtomicCoordinatorResponseHeader",
     "GetSinkRequestHeader",
@@ -74,6 +76,18 @@ class QueryAtomicRequestHeader(CommandHeader, kw_only=True):
 
     kourou_atomic_id: str
     kourou_broker_name: str
+
+
+class ForgetAtomicRequestHeader(CommandHeader, kw_only=True):
+    """FORGET_KOUROU_ATOMIC: decisions of this coordinator wait no longer for a broker that is gone."""
+
+    kourou_broker_name: str
+
+
+class ForgetAtomicResponseHeader(CommandHeader, kw_only=True):
+    """How many decisions have waited for it."""
+
+    kourou_decisions: Int32
 
 
 class GetAtomicCoordinatorRequestHeader(CommandHeader, kw_only=True):

@@ -69,7 +69,10 @@ class SendMessageRequestHeaderV2(CommandHeader, kw_only=True, rename=_V2_NAMES):
 class SendMessageResponseHeader(
     CommandHeader, kw_only=True, rename=wire_names(msg_region="MSG_REGION", trace_on="TRACE_ON")
 ):
-    """Response to every kind of send. `msg_id` is an offset id, of a batch a list joined by commas."""
+    """Response to every kind of send. `msg_id` is an offset id, of a batch a list joined by commas.
+
+    For a repeat of an idempotent producer `kourou_msg_ids` is the id that the producer gave the original. For
+    a batch with repeats it is one for each message, empty for a new one, beside the queue_offset of each."""
 
     msg_id: str
     queue_id: Int32
@@ -79,6 +82,8 @@ class SendMessageResponseHeader(
     recall_handle: str | None = None
     msg_region: str | None = None
     trace_on: bool | None = None
+    kourou_msg_ids: str | None = None
+    kourou_queue_offsets: str | None = None
 
 
 class ReplyMessageRequestHeader(CommandHeader, kw_only=True):

@@ -11,10 +11,12 @@ import hashlib
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kourou.spark.pipelines.check.document import nearest
 from kourou.spark.pipelines.pipeline_errors import PipelineError
+from kourou.spark.pipelines.whole_batch import compute_state
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,7 +52,9 @@ def _drivers(jar: str) -> list[str]:
     return [name for line in lines if (name := line.partition("#")[0].strip())]
 
 
-def exactly_once_writer(options: Mapping[str, str], *, app_id: str) -> Callable[[DataFrame, int], int]:
+def exactly_once_writer(
+    options: Mapping[str, str], *, app_id: str, checkpoint: Path | None = None
+) -> Callable[[DataFrame, int], int]:
     """A function for `foreachBatch` that returns the number of added rows. As with lake.lake_writer, another
     checkpoint is another writer."""
 
@@ -59,7 +63,7 @@ def exactly_once_writer(options: Mapping[str, str], *, app_id: str) -> Callable[
         writer = f"{app_id}:{query_id}"
         if len(writer) > _MAX_WRITER_CHARS:
             writer = hashlib.sha256(writer.encode()).hexdigest()
-        return JdbcBatch(frame, options, writer, batch_id).write()
+        return JdbcBatch(frame, options, writer, batch_id, checkpoint).write()
 
     return write
 
@@ -81,8 +85,16 @@ def save(frame: DataFrame, options: Mapping[str, str], mode: str) -> None:
 class JdbcBatch:
     """One batch on its way into a table."""
 
-    def __init__(self, frame: DataFrame, options: Mapping[str, str], writer: str, batch_id: int) -> None:
+    def __init__(
+        self,
+        frame: DataFrame,
+        options: Mapping[str, str],
+        writer: str,
+        batch_id: int,
+        checkpoint: Path | None = None,
+    ) -> None:
         self._frame = frame
+        self._checkpoint = checkpoint
         self._options = {name: text for name, text in options.items() if name.lower() != "dbtable"}
         self._table = next(text for name, text in options.items() if name.lower() == "dbtable")
         self._writer = writer
@@ -96,6 +108,7 @@ class JdbcBatch:
         """On return the database has committed the rows, now or earlier. Returns the number of new rows."""
         with Database.open(self._frame.sparkSession, self._options, self._table) as database:
             if self._is_there(database):
+                compute_state(self._frame, self._checkpoint)
                 return 0
             if not database.has(self._table):
                 save(self._frame.limit(0), {**self._options, "dbtable": self._table}, "append")

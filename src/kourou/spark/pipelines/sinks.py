@@ -11,6 +11,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
 from kourou.errors import ConfigError
@@ -30,6 +31,7 @@ from kourou.spark.pipelines.sql.row_texts import as_json as rows_as_json
 from kourou.spark.pipelines.sql.row_texts import as_texts, number_columns, text_rows, unique_names
 from kourou.spark.pipelines.sql.sql_names import quoted
 from kourou.spark.pipelines.topic_guarantee import guaranteed_options
+from kourou.spark.pipelines.whole_batch import compute
 from kourou.spark.pipelines.written_rows import WrittenRows
 
 if TYPE_CHECKING:
@@ -86,13 +88,17 @@ class SinkRun:
         return count()
 
     def _topic_options(self, sink: TopicSink) -> dict[str, str]:
-        assert self._spec.checkpoint is not None  # checked with the file
         return guaranteed_options(
             sink.options,
             sink.guarantee,
-            checkpoint=self._spec.checkpoint / self.name,
+            checkpoint=self._checkpoint,
             columns=self._frame.columns,
         )
+
+    @property
+    def _checkpoint(self) -> Path:
+        assert self._spec.checkpoint is not None  # checked with the file
+        return self._spec.checkpoint / self.name
 
     @property
     def _app_id(self) -> str:
@@ -101,11 +107,11 @@ class SinkRun:
     def _batch_writer(self, app_id: str) -> Callable[[DataFrame, int], int | None]:
         sink = self._sink
         if isinstance(sink, LakeSink):
-            return lake_writer(sink.table, app_id=app_id)
+            return lake_writer(sink.table, app_id=app_id, checkpoint=self._checkpoint)
         if isinstance(sink, JdbcSink):
             options = with_driver(sink.options, self._spec.jars)
             return (
-                exactly_once_writer(options, app_id=app_id)
+                exactly_once_writer(options, app_id=app_id, checkpoint=self._checkpoint)
                 if sink.exactly_once
                 else at_least_once_writer(options)
             )
@@ -113,7 +119,12 @@ class SinkRun:
         as_json = self._as_json
 
         def show(frame: DataFrame, batch_id: int) -> int:
-            return show_rows(frame, sink, batch_id, as_json=as_json)
+            rows = frame.persist()
+            try:
+                compute(rows)
+                return show_rows(rows, sink, batch_id, as_json=as_json)
+            finally:
+                rows.unpersist()
 
         return show
 
@@ -137,6 +148,7 @@ def fitted(sink: SinkSpec, frame: DataFrame) -> DataFrame:
         return messages(frame, sink.message)
     if isinstance(sink, LakeSink):
         _check_columns(frame, sink.table.partition_by, "partitionBy")
+        _check_columns(frame, sink.table.key, "key")
     return frame
 
 

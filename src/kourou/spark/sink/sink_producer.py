@@ -11,6 +11,7 @@ import gc
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from kourou.client.core.unique_id import shared_unique_ids
@@ -41,7 +42,8 @@ _SEND_BATCH: Final = RequestCode.SEND_BATCH_MESSAGE.value
 # A worker serves few sinks; beyond this number, producers are recreated.
 _MAX_PRODUCERS: Final = 8
 _PUBLISH_WAIT_S: Final = 2.0
-_PUBLISH_PAUSE_S: Final = 0.01
+_PUBLISH_PAUSE_S: Final = 0.001
+_LONGEST_PUBLISH_PAUSE_S: Final = 0.02
 
 
 class SinkProducer(AsyncProducer):
@@ -142,7 +144,7 @@ class SinkProducer(AsyncProducer):
     async def wait_published(self, handle: AtomicHandle, broker_names: Iterable[str]) -> None:
         """Wait until brokers have published their parts of a committed publish; not for those that are
         away."""
-        deadline = self._now() + _PUBLISH_WAIT_S
+        deadline, pause_s = self._now() + _PUBLISH_WAIT_S, _PUBLISH_PAUSE_S
         for broker_name in broker_names:
             header = QueryAtomicRequestHeader(
                 kourou_atomic_id=handle.atomic_id, kourou_broker_name=broker_name
@@ -155,7 +157,8 @@ class SinkProducer(AsyncProducer):
                     return
                 if answer.header(AtomicOutcomeResponseHeader).kourou_outcome != Outcome.COMMITTED:
                     break
-                await asyncio.sleep(_PUBLISH_PAUSE_S)
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_PUBLISH_PAUSE_S)
 
     def staged_entries(self, topic: str, queue_id: int, body: memoryview) -> StagedGroup:
         """A batch body for one queue, as it is staged."""
@@ -206,7 +209,9 @@ _producers: dict[SinkOptions, WorkerProducer] = {}
 
 
 def worker_producer(options: SinkOptions) -> WorkerProducer:
-    """This process's producer for these options, created and started on first use."""
+    """This process's producer for these options, created and started on first use. Writes of a sink share
+    it."""
+    options = replace(options, write_id=None)
     with _lock:
         found = _producers.get(options)
         if found is None or not found.is_usable:

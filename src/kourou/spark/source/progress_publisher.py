@@ -59,10 +59,18 @@ class ProgressPublisher(StreamingQueryListener):
         self._publish(self._status(str(event.id), str(event.runId), event.name, RUNNING))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Publish the numbers of a batch."""
+        """Publish the numbers of a batch: of the first one at once, of one that follows too soon with the
+        next event."""
         status = self._of_progress(event.progress)
-        if self._is_due(status.query_id, _MIN_INTERVAL_S):
+        published = self._last.get(status.query_id)
+        if (
+            published is None
+            or published[1].batch_id is None
+            or self._is_due(status.query_id, _MIN_INTERVAL_S)
+        ):
             self._publish(status)
+        else:
+            self._last[status.query_id] = published[0], status
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """Publish now and then that it still runs."""

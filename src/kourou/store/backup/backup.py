@@ -37,6 +37,7 @@ from kourou.store.queue.queue_snapshot import QueueSnapshot, decode_snapshot
 from kourou.store.recovery.checkpoint import StoreCheckpoint
 from kourou.store.recovery.corrupt_ranges import DAMAGES_NAME
 from kourou.store.replica.epochs import EPOCH_FILE
+from kourou.store.replica.orphaned_tail import ORPHANED_FOLDER
 from kourou.store.store_folder import make_root
 from kourou.store.store_layout import StoreLayout, find_layout
 from kourou.store.timer.timer_checkpoint import decode_timer_checkpoint
@@ -55,7 +56,7 @@ _SINGLE_FILES: Final = (
     "timerwheel",
     f"quarantine/{DAMAGES_NAME}",
 )
-_TREES: Final = ("index", "consumequeue_ext", "timerlog")
+_TREES: Final = ("index", "consumequeue_ext", "timerlog", ORPHANED_FOLDER)
 _NOT_COPIED: Final = frozenset({"abort", "abort.bak", "lock", "brokerIdentity-temp", "quarantine"})
 _COPIED: Final = frozenset(
     {"commitlog", "consumequeue", "config", "checkpoint", _SNAPSHOT, *_SINGLE_FILES, *_TREES}

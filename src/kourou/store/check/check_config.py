@@ -112,5 +112,11 @@ def note_others(context: CheckContext) -> None:
             else "what a recovery cut off the log"
         )
         findings.note(path, None, what)
+    for path in layout.orphaned:
+        findings.note(
+            path,
+            None,
+            "what was cut off the log at a fail-over; `kourou store inspect` with it lists its messages",
+        )
     for topic in sorted(layout.batch_topics):
         findings.note(layout.root / "batchconsumequeue" / topic, None, "queues of batches are not looked at")

@@ -359,6 +359,14 @@ class CommitLog:
         self.max_phy_offset = phy_offset
         self.flushed_phy_offset = min(self.flushed_phy_offset, phy_offset)
 
+    def clear(self) -> None:
+        """Remove all files, the last one first: an empty log may begin anywhere. As `truncate`."""
+        self.drop_prepared()
+        self._regions.clear()
+        while self.log_files:
+            self._remove(len(self.log_files) - 1)
+        self.max_phy_offset = self.flushed_phy_offset = 0
+
     def remove_leftovers(self) -> None:
         """Remove what `load` left out: Apache would not open the store with it."""
         for path in self._leftovers:

@@ -85,11 +85,14 @@ class LogAppender:
         self._store_host = store_host
         self._batch: PutBatch | None = None
         self._half_written_end = 0
-        self._now_ms = 0
+        self.cycle_ms = 0
+        """The store time of what is put."""
         self._refusals: dict[str, StorageError] = {}
         self.max_message_bytes = max_message_bytes
         self.refusal: StorageError | None = None
         self.is_fenced = False
+        # Asked before each write; a master of a fail-over set may write only while it reigns.
+        self.may_write: Callable[[], bool] | None = None
 
     @property
     def max_message_bytes(self) -> int:
@@ -105,11 +108,6 @@ class LogAppender:
     def pending_bytes(self) -> int:
         """What is gathered and not written: the bound of a commit cycle."""
         return self._batch.size_bytes if self._batch is not None else 0
-
-    @property
-    def cycle_ms(self) -> int:
-        """The store time of what is put."""
-        return self._now_ms
 
     @property
     def end_phy_offset(self) -> int:
@@ -141,9 +139,9 @@ class LogAppender:
         """Fix the store timestamp of the commit cycle; return it. It follows small corrections of the clock
         only forward, and a clock that was set back at once. What is pending already belongs to the cycle
         before, which goes on: one batch, one timestamp."""
-        if self._batch is None and (now_ms > self._now_ms or self._now_ms - now_ms >= _SET_BACK_MS):
-            self._now_ms = now_ms
-        return self._now_ms
+        if self._batch is None and (now_ms > self.cycle_ms or self.cycle_ms - now_ms >= _SET_BACK_MS):
+            self.cycle_ms = now_ms
+        return self.cycle_ms
 
     def put(
         self,
@@ -187,7 +185,7 @@ class LogAppender:
                 properties,
                 queue_offset,
                 phy_offset,
-                self._now_ms,
+                self.cycle_ms,
                 born_timestamp,
                 born_host,
                 sys_flag,
@@ -206,7 +204,7 @@ class LogAppender:
         elif sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
             keys = ()
         if keys:
-            batch.indexed.append((queue.topic, keys, phy_offset, self._now_ms))
+            batch.indexed.append((queue.topic, keys, phy_offset, self.cycle_ms))
         return end_phy_offset - batch.start_phy_offset
 
     def put_many(
@@ -244,7 +242,7 @@ class LogAppender:
                 entries,
                 queue_offset,
                 batch.end_phy_offset,
-                self._now_ms,
+                self.cycle_ms,
                 born_timestamp,
                 born_host,
                 sys_flag,
@@ -284,7 +282,7 @@ class LogAppender:
         return RunRoom(
             batch.end_phy_offset,
             batch.last_phy_offset,
-            self._now_ms,
+            self.cycle_ms,
             self._max_message_bytes,
             self._largest,
         )
@@ -313,7 +311,7 @@ class LogAppender:
     ) -> None:
         """Units and index keys of records that are in the batch already."""
         units = batch.units.get(queue) or batch.grow(queue, queue.next_queue_offset)
-        indexed, topic, now_ms = batch.indexed, queue.topic, self._now_ms
+        indexed, topic, now_ms = batch.indexed, queue.topic, self.cycle_ms
         for (_, _, properties), phy_offset, size in zip(entries, phy_offsets, sizes, strict=True):
             tags, keys = _tags_and_keys(properties)
             units.append(_pack_unit(phy_offset, size, code_of_tags(tags) if tags else 0))
@@ -351,7 +349,7 @@ class LogAppender:
         start = self._log.max_phy_offset
         # At the very end of a file, and in an empty log, there is no room: the next file takes it.
         room = -start % self._file_bytes
-        self._batch = PutBatch(start, start + room - BLANK.size, self._now_ms)
+        self._batch = PutBatch(start, start + room - BLANK.size, self.cycle_ms)
         return self._batch
 
     def _next_file(self, batch: PutBatch, phy_offset: int) -> int:
@@ -378,6 +376,9 @@ class LogAppender:
         if self.is_fenced:
             batch.give_back()
             raise PutFailedError(batch, PutStatus.SERVICE_NOT_AVAILABLE, str(self.refusal))
+        if self.may_write is not None and not self.may_write():
+            batch.give_back()
+            raise PutFailedError(batch, PutStatus.SERVICE_NOT_AVAILABLE, "this broker is not master any more")
         try:
             self._undo()
             for start_phy_offset, parts in batch.writes:

@@ -13,7 +13,6 @@ from kourou.errors import ProtocolError
 from kourou.protocol.layout import BLANK, MESSAGE_MAGIC_CODES, RECORD
 from kourou.protocol.record_fields import RAW_MAGIC_CODES, record_mark, record_phy_offset
 from kourou.store.log.dispatch_request import Blank, DispatchRequest, read_dispatch_request
-from kourou.store.log.log_file import LogFile
 
 PIECE_BYTES: Final = 4 * 1024 * 1024
 """How much of the log is read at once from end to end."""
@@ -29,12 +28,23 @@ class BadRecord(NamedTuple):
     reason: str
 
 
+class ScannedFile(Protocol):
+    """The part of a log that one of its files holds."""
+
+    @property
+    def start_phy_offset(self) -> int: ...
+
+    @property
+    def end_phy_offset(self) -> int: ...
+
+
 class ScannedLog(Protocol):
     """The log that a scanner reads."""
 
-    file_bytes: int
+    @property
+    def file_bytes(self) -> int: ...
 
-    def file_at(self, phy_offset: int, /) -> LogFile | None: ...
+    def file_at(self, phy_offset: int, /) -> ScannedFile | None: ...
 
     def read(self, phy_offset: int, size_bytes: int, /) -> bytes | None: ...
 

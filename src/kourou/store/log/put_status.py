@@ -62,6 +62,11 @@ class PutStatus(enum.Enum):
         """True when the message is in the log, if not everywhere it should be."""
         return self in _STORED
 
+    @property
+    def is_durable(self) -> bool:
+        """True when it is as durable as a send that succeeds, and all that was put before it is decided."""
+        return self is PutStatus.PUT_OK or self is PutStatus.SLAVE_NOT_AVAILABLE
+
 
 _STORED: Final = frozenset(
     {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kourou.errors import ProtocolError
 from kourou.protocol.layout import BLANK, BLANK_MAGIC_CODE, MESSAGE_MAGIC_CODES, MIN_RECORD_BYTES
@@ -17,6 +17,7 @@ from kourou.protocol.producer_sequence import (
     RAW_SEQUENCE_START,
     SEQUENCE_PROPERTY,
     ProducerOpening,
+    ProducerSequence,
     parse_property,
 )
 from kourou.protocol.properties import MessageConst, PropertyScanner, properties_from_bytes
@@ -25,6 +26,7 @@ from kourou.protocol.record_fields import record_mark
 from kourou.store.log.log_scanner import PIECE_BYTES
 
 if TYPE_CHECKING:
+    from kourou.protocol.message import MessageExt
     from kourou.store.log.commit_log import CommitLog
     from kourou.store.log.log_scanner import LogScanner
     from kourou.store.producers.producer_table import ProducerTable
@@ -54,17 +56,26 @@ def note_records(table: ProducerTable, raw: bytes, phy_offset: int) -> None:
         mark = raw.find(RAW_SEQUENCE_START, position)
 
 
-def counted_queue(
-    topic: str, queue_id: int, real_topic: str | None, real_queue_id: str | None
-) -> tuple[str, int]:
-    """The queue in which a stored message counts: the one it was sent to, also while it waits elsewhere for
-    its time, or for the end of its transaction. ProtocolError: it is not known."""
-    if topic not in _WAITING_TOPICS:
-        return topic, queue_id
+class StoredSequence(NamedTuple):
+    """The property of a stored message, and the queue in which it counts: the one it was sent to, also while
+    it waits elsewhere for its time, or for the end of its transaction."""
+
+    value: str
+    topic: str
+    queue_id: int
+
+
+def stored_sequence(record: MessageExt) -> StoredSequence | None:
+    """The sequence of a stored message; None if it has none. ProtocolError: its queue is not known."""
+    value, real_topic, real_queue_id = _scan(properties_from_bytes(record.raw_properties))
+    if not value:
+        return None
+    if record.topic not in _WAITING_TOPICS:
+        return StoredSequence(value, record.topic, record.queue_id)
     number = real_queue_id or ""
     if not real_topic or not number.isascii() or not number.isdigit() or len(number) > _QUEUE_ID_DIGITS:
-        raise ProtocolError(f"a message of {topic} does not name its queue")
-    return real_topic, int(number)
+        raise ProtocolError(f"a message of {record.topic} does not name its queue")
+    return StoredSequence(value, real_topic, int(number))
 
 
 def note_record(table: ProducerTable, raw: bytes, position: int, phy_offset: int) -> None:
@@ -72,19 +83,21 @@ def note_record(table: ProducerTable, raw: bytes, position: int, phy_offset: int
     property."""
     try:
         record = decode_record(raw, position, verify_body_crc=False, with_body=False)
-        value, real_topic, real_queue_id = _scan(properties_from_bytes(record.raw_properties))
-        if not value:
+        stored = stored_sequence(record)
+        if stored is None:
             return
-        found = parse_property(value)
-        if isinstance(found, ProducerOpening):
-            if record.topic == PRODUCERS_TOPIC:
-                table.note_opened(found, record.store_timestamp)
-            return
-        topic, queue_id = counted_queue(record.topic, record.queue_id, real_topic, real_queue_id)
+        found = parse_property(stored.value)
     except ProtocolError as error:
         _log.warning("the record at %d of the CommitLog: %s; its sequence is ignored", phy_offset, error)
         return
-    table.note_stored(found, topic, queue_id, phy_offset, record.store_timestamp)
+    if isinstance(found, ProducerSequence):
+        table.note_stored(found, stored.topic, stored.queue_id, phy_offset, record.store_timestamp)
+    elif record.topic != PRODUCERS_TOPIC:
+        return
+    elif isinstance(found, ProducerOpening):
+        table.note_opened(found, record.store_timestamp)
+    else:
+        table.forget(found)
 
 
 def note_log(table: ProducerTable, log: CommitLog, scanner: LogScanner, begin: int, end: int) -> None:

@@ -89,12 +89,31 @@ class ProducerLog:
         if self.table.producers:
             _log.info("%s in the CommitLog", counted(len(self.table), "idempotent producer"))
 
+    # -- shortening ------------------------------------------------------------------------------
+
+    def rewind(self, scanner: LogScanner, phy_offset: int) -> None:
+        """The log is about to end at `phy_offset`: know what it says up to there. On disk on return.
+
+        A window cannot be taken back. Producers with messages behind `phy_offset` are derived again from the
+        log before it; what it has let go of, a slave gets from its master.
+        """
+        log, behind = self._log, ProducerTable()
+        note_log(behind, log, scanner, phy_offset, log.max_phy_offset)
+        changed = {*behind.producers, *behind.forgotten}
+        if changed:
+            self.table.remove(changed)
+            note_log(self.table, log, scanner, log.min_phy_offset, phy_offset)
+        if self.table.producers or self._files.exists(self._path):
+            # A log of which nothing is left may begin anywhere.
+            self._write(ProducerSnapshot(self.table, phy_offset if phy_offset > log.min_phy_offset else 0))
+
     # -- commit cycles ---------------------------------------------------------------------------
 
     def cycle_written(self) -> None:
         """The commit cycle is written."""
-        if self.table.windows.undo:
-            self.table.windows.keep()
+        windows = self.table.windows
+        if windows.undo or windows.unwritten_spans:
+            windows.keep()
 
     def cycle_failed(self) -> None:
         """The commit cycle could not be written: nothing of it counts."""

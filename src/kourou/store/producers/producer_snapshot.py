@@ -35,6 +35,7 @@ class _Producer(msgspec.Struct, array_like=True):
     epoch: int
     opened_ms: int
     allows_gaps: bool
+    nonces: dict[str, int] = {}
 
 
 class _Queue(msgspec.Struct, array_like=True):
@@ -64,7 +65,7 @@ class ProducerSnapshot:
                 phy_offset,
                 SLOT_BYTES,
                 [
-                    _Producer(producer_id, one.epoch, one.opened_ms, one.allows_gaps)
+                    _Producer(producer_id, one.epoch, one.opened_ms, one.allows_gaps, one.nonces)
                     for producer_id, one in table.producers.items()
                 ],
                 [
@@ -105,11 +106,12 @@ def merge_producers(table: ProducerTable, raw: bytes) -> None:
     _note_producers(table, directory)
     for queue in directory.queues:
         for number, slot in zip(queue.producers, queue.slots, strict=True):
-            if directory.producers[number].id not in table.producers:
-                continue  # there are too many of them
+            one = directory.producers[number]
+            if one.id not in table.producers or _is_forgotten(table, one):
+                continue  # there are too many of them, or it was given up since
             at = slot % BLOCK_SLOTS * SLOT_BYTES
             window = bytes(blocks[slot // BLOCK_SLOTS][at : at + SLOT_BYTES])
-            table.merge_window(directory.producers[number].id, queue.topic, queue.queue_id, window)
+            table.merge_window(one.id, queue.topic, queue.queue_id, window)
 
 
 def snapshot_phy_offset(raw: bytes) -> int:
@@ -119,7 +121,15 @@ def snapshot_phy_offset(raw: bytes) -> int:
 
 def _note_producers(table: ProducerTable, directory: _Directory) -> None:
     for one in directory.producers:
+        if _is_forgotten(table, one):
+            continue
         table.note_opened(ProducerOpening(one.id, one.epoch, one.allows_gaps), one.opened_ms)
+        if one.nonces and one.id in table.producers:
+            table.note_nonces(one.id, one.nonces)
+
+
+def _is_forgotten(table: ProducerTable, one: _Producer) -> bool:
+    return table.forgotten.get(one.id, -1) >= one.epoch
 
 
 def _decode(raw: bytes) -> tuple[_Directory, list[bytearray]]:

@@ -13,12 +13,15 @@ end of its transaction.
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Final
 
 from kourou.protocol.producer_sequence import (
     NAME_PREFIX,
+    ProducerForgotten,
     ProducerOpening,
     ProducerSequence,
     identity_of,
@@ -32,6 +35,10 @@ MAX_NAMES: Final = 100_000
 _FIRST_EPOCH_MS: Final = 1_767_225_600_000
 # Removed at once when there are too many: finding the least recently used looks at all.
 _EVICTED_SHARE: Final = 100
+# A network delays a repeated request by minutes at most. Epochs are times.
+_NONCE_EXPIRY_MS: Final = 3_600_000
+_MAX_NONCES: Final = 16
+_MAX_FORGOTTEN: Final = 10_000
 
 
 class SequenceRuling(enum.Enum):
@@ -53,6 +60,12 @@ class SequenceRuling(enum.Enum):
     """So far ahead that messages in between must have been lost."""
 
 
+REFUSALS: Final = tuple(
+    ruling for ruling in SequenceRuling if ruling not in (SequenceRuling.STORE, SequenceRuling.REPEAT)
+)
+"""Those of a message that is neither stored nor answered as a repeat."""
+
+
 @dataclass(slots=True)
 class Producer:
     """One producer."""
@@ -63,6 +76,8 @@ class Producer:
     """Whether sequences may jump: an application numbers its messages itself."""
     identity: str
     """Id and epoch, as messages carry them."""
+    nonces: dict[str, int] = field(default_factory=dict)
+    """Of the last openings of a name, with their epochs."""
 
 
 class ProducerTable:
@@ -73,17 +88,19 @@ class ProducerTable:
         self.expiry_ms = expiry_ms
         self.producers: dict[str, Producer] = {}
         self.windows = SequenceWindows()
-        self.slots: dict[str, dict[int, dict[str, int]]] = {}
-        """Topic, queue_id, identity, slot. The compiled kernel looks here, so that only the present epoch of
-        a producer may be in it."""
+        self.slots = self.windows.slots
         self.names = 0
         """Producers with names, which neither expire nor count as too many."""
+        self.forgotten: dict[str, int] = {}
+        """The epochs of producers that were forgotten lately: an older snapshot does not bring them back."""
         self.expired = 0
         """Ids removed since they were not used."""
         self.evicted = 0
         """Ids removed since there were too many."""
         self.repeats = 0
         """Repeats that were answered with their originals."""
+        self.refused: Counter[SequenceRuling] = Counter()
+        """Messages that were neither stored nor answered as repeats."""
 
     def __len__(self) -> int:
         return len(self.producers)
@@ -116,6 +133,17 @@ class ProducerTable:
     def note(self, sent: ProducerSequence, topic: str, queue_id: int, phy_offset: int, now_ms: int) -> None:
         """A message that may be stored is put, at `phy_offset` or behind it."""
         self.windows.note(self._slot(topic, queue_id, sent.identity), sent.sequence, phy_offset, now_ms)
+
+    def next_sequence(self, identity: str, topic: str, queue_id: int) -> int | None:
+        """The sequence behind the highest of a producer in a queue; None if it has stored nothing there."""
+        slot = self._find(topic, queue_id, identity)
+        return None if slot is None else self.windows.high(slot) + 1
+
+    def note_next(
+        self, identity: str, topic: str, queue_id: int, count: int, phy_offset: int, now_ms: int
+    ) -> None:
+        """The `count` messages from `next_sequence` on are put, at `phy_offset` or behind it."""
+        self.windows.note_next(self.slots[topic][queue_id][identity], count, phy_offset, now_ms)
 
     def search_from(self, sent: ProducerSequence, topic: str, queue_id: int) -> int | None:
         """The phy_offset at or behind which a stored message lies; None if not known."""
@@ -177,10 +205,15 @@ class ProducerTable:
         producer = self.producers.get(producer_id)
         return max(now_ms - _FIRST_EPOCH_MS, 0 if producer is None else producer.epoch + 1)
 
+    def epoch_of(self, producer_id: str, nonce: str | None) -> int | None:
+        """The epoch that an opening with this nonce has got; None: there was none in the last hour."""
+        producer = self.producers.get(producer_id)
+        return None if producer is None or nonce is None else producer.nonces.get(nonce)
+
     def note_opened(self, opening: ProducerOpening, now_ms: int) -> None:
         """A producer has been opened: programs with a lower epoch are fenced. An opening that is noted again,
         by recovery, changes nothing."""
-        producer_id, epoch, allows_gaps = opening
+        producer_id, epoch, allows_gaps, nonce = opening
         producer = self.producers.get(producer_id)
         identity = identity_of(producer_id, epoch)
         if producer is None:
@@ -194,7 +227,16 @@ class ProducerTable:
                 slot = of_queue.pop(producer.identity, None)
                 if slot is not None:
                     of_queue[identity] = slot
-            self.producers[producer_id] = Producer(epoch, now_ms, allows_gaps, identity)
+            self.producers[producer_id] = Producer(epoch, now_ms, allows_gaps, identity, producer.nonces)
+        if nonce is not None:
+            self.note_nonces(producer_id, {nonce: epoch})
+
+    def note_nonces(self, producer_id: str, nonces: dict[str, int]) -> None:
+        """Openings of a name, the last of which are kept: their nonces and epochs."""
+        producer = self.producers[producer_id]
+        known = sorted({**producer.nonces, **nonces}.items(), key=itemgetter(1))[-_MAX_NONCES:]
+        oldest = producer.epoch - _NONCE_EXPIRY_MS
+        producer.nonces = {nonce: epoch for nonce, epoch in known if epoch > oldest}
 
     # -- removing --------------------------------------------------------------------------------
 
@@ -212,6 +254,24 @@ class ProducerTable:
         for topic in [topic for topic in self.slots if topic not in topics]:
             self._expire_topic(topic, now_ms)
         return len(old)
+
+    def forget(self, forgotten: ProducerForgotten) -> None:
+        """Remove a producer that an operator has given up, unless a newer program has opened it since.
+        Repeats of what it sent are not recognized any more."""
+        producer_id, epoch = forgotten
+        producer = self.producers.get(producer_id)
+        if producer is None or producer.epoch > epoch:
+            return
+        self.remove([producer_id])
+        self.forgotten[producer_id] = epoch
+        if len(self.forgotten) > _MAX_FORGOTTEN:
+            del self.forgotten[next(iter(self.forgotten))]
+
+    def remove(self, producer_ids: Collection[str]) -> None:
+        """Remove producers, with names or without, as if they had never been opened."""
+        known = [producer_id for producer_id in producer_ids if producer_id in self.producers]
+        self._remove(known)
+        self.names -= sum(producer_id.startswith(NAME_PREFIX) for producer_id in known)
 
     def _expire_topic(self, topic: str, now_ms: int) -> None:
         queues = self.slots[topic]

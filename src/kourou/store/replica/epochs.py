@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from kourou.errors import ProtocolError
+from kourou.errors import ProtocolError, StorageError
 from kourou.protocol.ha import Epoch
 from kourou.protocol.layout import CRC_MASK
 from kourou.store.disk.files import Files
@@ -47,10 +47,13 @@ class EpochFile:
             except ProtocolError as error:
                 _log.warning("%s is not used: %s", path, error)
 
-    def begin(self, start_phy_offset: int) -> Epoch:
-        """Begin a reign at the end of the log. One that has no records yet is replaced."""
+    def begin(self, start_phy_offset: int, epoch: int | None = None) -> Epoch:
+        """Begin a reign at the end of the log: this epoch, or the next one. One that has no records yet is
+        replaced."""
         last = self.epochs[-1].epoch if self.epochs else 0
-        begun = Epoch(last + 1, start_phy_offset)
+        if epoch is not None and epoch <= last:
+            raise StorageError(f"epoch {epoch} cannot follow epoch {last} of this store", self._path)
+        begun = Epoch(epoch or last + 1, start_phy_offset)
         self._store([*before(self.epochs, start_phy_offset), begun])
         return begun
 
@@ -59,6 +62,12 @@ class EpochFile:
         known = [epoch for epoch in epochs if epoch.start_phy_offset <= max_phy_offset]
         if tuple(known) != self.epochs:
             self._store(known)
+
+    def cut(self, phy_offset: int) -> None:
+        """The log ends at `phy_offset`: forget the epochs that have no records any more."""
+        kept = before(self.epochs, phy_offset)
+        if len(kept) < len(self.epochs):
+            self._store(kept)
 
     def _store(self, epochs: Sequence[Epoch]) -> None:
         kept = tuple(epochs[-MAX_EPOCHS:])

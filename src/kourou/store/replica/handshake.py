@@ -45,9 +45,12 @@ def answer_hello(
         return replace(answer, refusal=refusal)
     if hello.max_phy_offset == hello.min_phy_offset:
         return replace(answer, start_phy_offset=first_offset(log, from_last_file=from_last_file))
-    refusal = _diverged(hello, log)
+    common = common_end(hello.epochs, hello.max_phy_offset, log.epochs, log.max_phy_offset)
+    refusal = _diverged(hello, log, common)
     if refusal:
-        return replace(answer, refusal=refusal, is_diverged=True)
+        # If their ends differ although the epochs are the same, it is not known where that begins.
+        parted = common if common < hello.max_phy_offset else -1
+        return replace(answer, refusal=refusal, is_diverged=True, common_phy_offset=parted)
     if hello.max_phy_offset < log.min_phy_offset:
         return replace(
             answer,
@@ -73,9 +76,8 @@ def _foreign(hello: SlaveHello, log: MasterLog, cluster: str, broker_name: str) 
     return ""
 
 
-def _diverged(hello: SlaveHello, log: MasterLog) -> str:
+def _diverged(hello: SlaveHello, log: MasterLog, common: int) -> str:
     """Why the slave's log is not the beginning of the master's; empty if it is."""
-    common = common_end(hello.epochs, hello.max_phy_offset, log.epochs, log.max_phy_offset)
     if common < hello.max_phy_offset:
         return (
             f"the slave's log ends at {hello.max_phy_offset}, the master's at {log.max_phy_offset}; "

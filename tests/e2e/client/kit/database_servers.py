@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.needed import need, need_module
+from webshop.running.postgres import PostgresServer, find_programs
 
 _START_S = 30
-_POSTGRES_USER = "postgres"
 
 
 def free_port() -> int:
@@ -49,38 +49,29 @@ def running(
 
 
 @contextmanager
-def postgresql() -> Iterator[int]:
-    """The port of a PostgreSQL with the user `shop`; it does not run as root, so as its own user there."""
-    initdb, postgres = (shutil.which(name, path=_postgres_path()) for name in ("initdb", "postgres"))
-    need("a PostgreSQL server", initdb and postgres)
-    dbapi = need_module("pg8000.dbapi")
-    user = {"user": _POSTGRES_USER} if os.getuid() == 0 else {}
-    port = free_port()
+def open_folder() -> Iterator[Path]:
+    """A folder for a PostgreSQL. Where tests run as root, it runs as another user, and pytest's folders are
+    closed to that one."""
     with tempfile.TemporaryDirectory(prefix="kourou-pg-") as name:
-        folder = Path(name)
-        if user:
-            shutil.chown(folder, _POSTGRES_USER)
-        data = str(folder / "data")
-        subprocess.run(
-            [str(initdb), "-D", data, "-U", "shop", "-A", "trust", "--no-sync"],
-            check=True, capture_output=True, cwd=folder, **user,
-        )  # fmt: skip
-        words = [str(postgres), "-D", data, "-p", str(port), "-k", name, "-h", "127.0.0.1", "-F"]
-        words += ["-c", "deadlock_timeout=100ms"]
-        with running(
-            words,
-            lambda: dbapi.connect(user="shop", host="127.0.0.1", port=port, database="postgres").close(),
-            stop=signal.SIGINT,  # without waiting for clients
-            cwd=folder,
-            **user,
-        ):
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@contextmanager
+def postgresql() -> Iterator[int]:
+    """The port of a PostgreSQL with the superuser `shop`; no password is needed."""
+    need("a PostgreSQL server", find_programs())
+    port = free_port()
+    with open_folder() as folder:
+        server = PostgresServer.open(folder / "postgres", database="shop", has_password=False)
+
+        def is_up() -> None:
+            assert server.is_ready()
+
+        words = server.command(port, "-c", "deadlock_timeout=100ms", is_durable=False)
+        # Without waiting for clients.
+        with running(words, is_up, stop=signal.SIGINT, **server.process_options):
             yield port
-
-
-def _postgres_path() -> str:
-    """Debian keeps the server's programs out of the way."""
-    found = sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")), reverse=True)
-    return os.pathsep.join([os.environ.get("PATH", ""), *found])
 
 
 @contextmanager

@@ -24,6 +24,8 @@ class OpenedBroker:
     def __init__(self, *, is_supported: bool = True) -> None:
         self.is_supported = is_supported
         self.opens: list[OpenProducerRequestHeader] = []
+        self.lost_opens = 0
+        """How many openings are to be lost with their connections."""
         self.lasts: dict[int, int] = {}
         self.beside: dict[str, str] = {}
         """Other brokers of the topic: their names and addresses."""
@@ -50,6 +52,10 @@ class OpenedBroker:
         header = request.header(OpenProducerRequestHeader)
         count = len(self.opens)
         self.opens.append(header)
+        if self.lost_opens:
+            self.lost_opens -= 1
+            request.connection.close("a test")
+            return
         name = header.kourou_name
         producer_id, epoch = (f"{count:016x}", 0) if name is None else (f"@{name}", count)
         request.reply(OpenProducerResponseHeader(kourou_producer_id=producer_id, kourou_epoch=epoch))

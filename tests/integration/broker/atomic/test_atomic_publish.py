@@ -8,6 +8,7 @@ import pytest
 
 from kourou.protocol.codes import ResponseCode
 from kourou.protocol.producer_sequence import MAX_EPOCH
+from tests.e2e.broker.replication_kit import until
 from tests.integration.broker.atomic.atomic_kit import (
     COMMITTED,
     ROLLED_BACK,
@@ -152,6 +153,49 @@ async def test_an_abandoned_publish_is_rolled_back_and_listed(tmp_path: Path) ->
         assert (entry.state, entry.atomic_id, entry.topics) == ("abandoned", publish.id, ["T"])
         assert (await publish.decide(commit=True)).code == ROLLED_BACK
         assert await bodies(b, "T") == []
+
+
+async def test_parts_at_a_broker_that_a_commit_does_not_name_are_dropped_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with two_brokers(tmp_path) as (a, b):
+        publish = Publish(a, await opened(a), 0)
+        await publish.stage(b, 0, group("T", [b"1", b"2"]), timeout_ms=60_000)
+        await publish.decide(commit=True, participants={})
+        participant = part_of(b)._participant
+        now_ms = participant._now_ms()
+        participant._now_ms = lambda: now_ms + 60_001
+        await until_over(a, b)
+        assert await bodies(b, "T") == []
+    assert f"atomic publish {publish.id} is over" in caplog.text and "2 messages dropped" in caplog.text
+
+
+async def test_what_a_program_left_is_dropped_when_its_name_is_opened_again(tmp_path: Path) -> None:
+    async with two_brokers(tmp_path) as (a, b):
+        identity = await opened(a, "sink")
+        for peer in (a, b):
+            part_of(peer)._participant.look_s = 0.0
+        left, committed = Publish(a, identity, 0), Publish(a, identity, 1)
+        for peer in (a, b):
+            await left.stage(peer, 0, group("T", [b"left"]))
+        await committed.stage(b, 0, group("U", [b"committed"]))
+        other = Publish(a, await opened(a), 0)
+        await other.stage(b, 0, group("T", [b"of another program"]))
+        for peer in (a, b):
+            await part_of(peer)._participant.query_overdue()
+        assert [entry.state for entry in await listed(b)] == ["undecided"] * 3
+        await committed.decide(commit=True)
+        newer = Publish(a, await opened(a, "sink"), 0)
+        await newer.stage(b, 0, group("T", [b"new"]))
+        await until(lambda: left.id not in part_of(b)._journal.table.participations, "its part is dropped")
+        await newer.decide(commit=True)
+        await other.decide(commit=True)
+        await until_over(a, b)
+        for peer in (a, b):
+            (entry,) = await listed(peer)
+            assert (entry.state, entry.atomic_id) == ("abandoned", left.id)
+        assert await bodies(b, "T") == [b"new", b"of another program"]
+        assert await bodies(b, "U") == [b"committed"] and await bodies(a, "T") == []
 
 
 async def test_a_publish_stays_while_its_coordinator_is_away(tmp_path: Path) -> None:

@@ -157,6 +157,7 @@ public class ClientSession {
         consumer.setNamesrvAddr(namesrv);
         consumer.setInstanceName("consumer-" + System.nanoTime());
         consumer.setPollNameServerInterval(1000);
+        consumer.setHeartbeatBrokerInterval(1000);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(topic, "*");
         consumer.registerMessageListener(new MessageListenerConcurrently() {

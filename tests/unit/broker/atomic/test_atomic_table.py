@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -29,7 +30,9 @@ IDS = [str(AtomicId("@a", epoch, number)) for epoch in (0, 1) for number in rang
 
 def staged(atomic_id: str, part: int, messages: int = 2) -> Staged:
     entries = encode_batch_entries(BatchEntry(0, b"%d" % n, b"") for n in range(messages))
-    return Staged(atomic_id, part, "broker-a", "g", 0, 1_000, b"host", [StagedGroup("T", 0, 0, 1, entries)])
+    return Staged(
+        atomic_id, part, "broker-a", "g", 0, 1_000, b"host", [StagedGroup("T", 0, 0, 1, entries)], messages
+    )
 
 
 def decided(atomic_id: str, *, is_commit: bool = True, **more: Any) -> Decided:
@@ -212,6 +215,13 @@ def test_a_part_that_is_staged_again_counts_once() -> None:
     journal.put(staged(IDS[0], 0))
     assert journal.table.staged_bytes == size_bytes
     assert journal.table.begin == 1
+
+
+def test_a_part_that_an_earlier_version_staged_is_kept() -> None:
+    """Its record does not say how many messages it has."""
+    record = staged(IDS[0], 0, messages=3)
+    fields = msgspec.msgpack.decode(encode_journal_record(record))
+    assert decode_journal_record(msgspec.msgpack.encode(fields[:-1])) == record
 
 
 def test_a_sink_does_not_go_back_when_an_old_decision_is_put_again() -> None:

@@ -89,6 +89,10 @@ def test_a_request_for_sql() -> None:
         (["sql", "SELECT 1", "--archive", "a", "--follow"], "no name server given"),
         (["sql", "SELECT 1", "-n", "n:1", "--from", "earliest"], "--from requires --follow"),
         (["sql", "SELECT 1", "-n", "n:1", "-o", "x"], "--option x: must be KEY=VALUE"),
+        (["sql", "SELECT 1", "-n", "n:1", "--param", "x"], "--param x: must be NAME=VALUE"),
+        (["sql", "-n", "n:1"], "give the SQL, or --file with a file of it"),
+        (["sql", "SELECT 1", "--file", "x.sql", "-n", "n:1"], "give the SQL, or --file with a file of it"),
+        (["sql", "--file", "nowhere.sql", "-n", "n:1"], "--file nowhere.sql: "),
         (["sql", "SELECT 1", "-n", "n:1", "--value", "jsno"], "--value 'jsno'"),
         (["sql", "SELECT 1", "-n", "n:1", "--csv", "--json"], "--json and --csv are mutually exclusive"),
         (
@@ -115,7 +119,7 @@ def test_mistakes_are_reported_before_spark_starts(
     need_module("pyspark")
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
     result = CliRunner().invoke(pipeline_app, words)
-    is_usage = "KEY=VALUE" in problem or "mutually exclusive" in problem
+    is_usage = any(words in problem for words in ("=VALUE", "mutually exclusive", "give the SQL"))
     assert result.exit_code == (2 if is_usage else 1)
     assert problem in result.output
     assert "Traceback" not in result.output

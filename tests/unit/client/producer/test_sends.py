@@ -13,6 +13,7 @@ from kourou.client.producer.outgoing import Outgoing
 from kourou.client.producer.pending_send import (
     RETRY_CODES,
     describe_attempt,
+    is_master_away,
     is_retriable,
     is_route_stale,
 )
@@ -40,6 +41,7 @@ from kourou.errors import (
     TooManyRequestsError,
 )
 from kourou.protocol.bodies import MessageQueue
+from kourou.protocol.codes import ResponseCode
 from kourou.protocol.command import CommandHead
 from kourou.protocol.compression import CompressionType
 from kourou.protocol.message import Message
@@ -57,7 +59,8 @@ def outgoing(namespace: str = "", **options: object) -> Outgoing:
 
 
 def test_the_codes_of_java_5_are_tried_again() -> None:
-    assert RETRY_CODES == {1, 2, 14, 16, 17, 204, 205, 1500}
+    apache = {1, 2, 14, 16, 17, 204, 205, 1500}
+    assert RETRY_CODES == apache | {ResponseCode.KOUROU_DISK_FULL, ResponseCode.KOUROU_NOT_STORED}
     assert is_retriable(ResponseError(2, "busy"))
     assert not is_retriable(ResponseError(13, "illegal"))
 
@@ -76,6 +79,23 @@ def test_the_codes_of_java_5_are_tried_again() -> None:
 )
 def test_what_the_network_does_is_tried_again(error: Exception, again: bool, stale: bool) -> None:
     assert (is_retriable(error), is_route_stale(error)) == (again, stale)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ConnectError("a:1", "refused"), True),
+        (ConnectionLostError("a:1", "reset"), True),
+        (NoRouteError("T", "no master"), True),
+        (ResponseError(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is not master"), True),
+        (ResponseError(ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough: 1 of 2 copies"), True),
+        (ResponseError(ResponseCode.SYSTEM_ERROR, "a bug"), False),
+        (ResponseError(ResponseCode.SYSTEM_BUSY, "too many sends"), False),
+        (CallTimeoutError("a:1", 310, 100), False),
+    ],
+)
+def test_a_send_waits_for_a_master_only_where_one_may_come(error: Exception, expected: bool) -> None:
+    assert is_master_away(error) is expected
 
 
 def test_an_attempt_names_the_broker_and_the_next_step() -> None:
@@ -133,6 +153,22 @@ def test_the_result_of_a_batch_is_one_for_each_message() -> None:
     assert {r.region_id for r in results} == {"eu"}
     as_one = split_result(SendResult(SendStatus.SEND_OK, "BATCH", QUEUE, 7, "O1"), ["A", "B"])
     assert [r.offset_msg_id for r in as_one] == ["O1", "O1"]
+
+
+@pytest.mark.parametrize(
+    ("ids", "queue_offsets", "expected"),
+    [
+        (",X", "7,3", [("A", 7), ("X", 3)]),
+        ("P,Q,R", "7,3", [("A", 7), ("B", 3)]),  # an id of another client, with a comma in it
+        (",X", "7", [("A", 7), ("B", 8)]),
+    ],
+)
+def test_repeats_in_a_batch_have_the_ids_and_places_of_their_originals(
+    ids: str, queue_offsets: str, expected: list[tuple[str, int]]
+) -> None:
+    fields = {**ANSWER, "queueOffset": "7", "kourouMsgIds": ids, "kourouQueueOffsets": queue_offsets}
+    batch = send_result(CommandHead(0, ext_fields=fields), SendStatus.SEND_OK, QUEUE, "A", "TopicTest")
+    assert [(r.msg_id, r.queue_offset) for r in split_result(batch, ["A", "B"])] == expected
 
 
 # -- requests ------------------------------------------------------------------------------------------

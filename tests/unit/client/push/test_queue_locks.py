@@ -33,7 +33,9 @@ async def test_locks_are_requested_from_the_master_only_and_outlive_its_absence(
     api = cast(ClientApi, LockingMaster())
     routes = Routes(api)
     routes.brokers["a"] = {0: "m:1", 1: "s:1"}
-    instance = SimpleNamespace(routes=routes, api=api, client_id="c")
+    searched: list[str] = []
+    masters = SimpleNamespace(begin=searched.append)
+    instance = SimpleNamespace(routes=routes, api=api, client_id="c", masters=masters)
     locks = QueueLocks(cast(ClientInstance, instance), "CG")
     subscription = Subscription.of(subscription_data("T"), handler_of(print))
     held, wanted = (AssignedQueue(QUEUE, subscription, FlowLimits(1, 1, None)) for _ in range(2))
@@ -42,6 +44,7 @@ async def test_locks_are_requested_from_the_master_only_and_outlive_its_absence(
     await locks.renew([held])
     assert held.is_locked, "until it expires"
     assert not await locks.lock(wanted)
+    assert searched == ["a", "a"]
     assert [record.levelname for record in caplog.records] == ["WARNING"], "once"
     routes.brokers["a"][0] = "m:1"
     assert await locks.lock(wanted)

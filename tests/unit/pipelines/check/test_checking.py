@@ -197,7 +197,7 @@ def test_all_mistakes_are_reported_together_with_their_lines(folder: Path) -> No
         (13, "step later: python: some_steps has no clen; did you mean clean?"),
         (15, "sink 1 (topic): from: unknown source or step entriched; did you mean enriched?"),
         (15, "sink 1 (topic): unknown key ky; did you mean key?"),
-        (16, "sink 2 (parquet): mode: 'complete': for parquet in a stream it must be append"),
+        (16, "sink 2 (parquet): mode: 'complete': for parquet in a stream it must be append or update"),
         (17, "trigger: availableNw: unknown trigger 'availableNw'; did you mean availableNow?"),
         (18, "spark: shuffle: Spark's settings start with spark.; did you mean spark.shuffle?"),
     ]
@@ -278,6 +278,7 @@ def test_mistakes_that_make_others_hard_to_see_do_not_hide_them(folder: Path) ->
         ({"sinks": "[{topic: o, value: xml}]"}, "invalid value 'xml'"),
         ({"sinks": "[{topic: o, value: row, key: id}]"}, "the columns already are the parts of the message"),
         ({"sinks": "[{topic: o, batchRows: -1}]"}, "must be a number from 1"),
+        ({"sinks": "[{delta: w, mode: update}]"}, "mode: update requires key: the columns by which"),
         ({"sinks": "[{iceberg: w, table: rows}]"}, "an Iceberg table needs a namespace"),
         ({"sinks": "[{jdbc: 'jdbc:h2:x'}]"}, "give dbtable: where it writes"),
         ({"sinks": "[{jdbc: 'jdbc:h2:x', dbtable: t, guarantee: twice}]"}, "invalid value 'twice'"),

@@ -7,7 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from kourou.errors import ProtocolError
-from kourou.protocol.producer_sequence import ProducerOpening, ProducerSequence, identity_of
+from kourou.protocol.producer_sequence import (
+    ProducerForgotten,
+    ProducerOpening,
+    ProducerSequence,
+    identity_of,
+)
 from kourou.store.producers.producer_snapshot import (
     ProducerSnapshot,
     merge_producers,
@@ -97,6 +102,34 @@ def test_unknown_ids_zombies_and_forged_epochs() -> None:
     assert table.last_sequences("@loader", TOPIC) == {0: 0}
     table.note_opened(ProducerOpening("@loader", 0, False), 9)  # an old record, read again
     assert ruling(table, "@loader", 1, 1) is SequenceRuling.STORE
+
+
+def test_the_last_openings_of_a_name_are_remembered_for_an_hour() -> None:
+    table = opened("@loader")
+    for number in range(20):
+        table.note_opened(ProducerOpening("@loader", 1_000 + number, False, f"{number:016x}"), 0)
+    table.note_opened(ProducerOpening("@loader", 1_004, False, f"{4:016x}"), 0)  # an old record, read again
+    restored = ProducerTable()
+    restore_producers(restored, ProducerSnapshot(table, 0).encode())
+    for each in (table, restored):
+        assert [each.epoch_of("@loader", f"{number:016x}") for number in (3, 4, 19)] == [None, 1_004, 1_019]
+    assert table.epoch_of("@loader", None) is table.epoch_of("@other", f"{19:016x}") is None
+    table.note_opened(ProducerOpening("@loader", 1_019 + 3_600_000, False, "f" * 16), 0)
+    assert table.producers["@loader"].nonces == {"f" * 16: 1_019 + 3_600_000}
+
+
+def test_a_name_that_is_forgotten_begins_anew() -> None:
+    table = opened("@loader", "@other")
+    store(table, "@loader", 0)
+    older = ProducerSnapshot(table, 0).encode()
+    table.forget(ProducerForgotten("@loader", 0))
+    assert (set(table.producers), table.names) == ({"@other"}, 1)
+    assert ruling(table, "@loader", 0, 1) is SequenceRuling.UNKNOWN_PRODUCER
+    table.note_opened(ProducerOpening("@loader", 7, False), 0)
+    # Neither a snapshot from before, nor the record read again, changes what the new program has.
+    merge_producers(table, older)
+    table.forget(ProducerForgotten("@loader", 0))
+    assert ruling(table, "@loader", 7, 0) is SequenceRuling.STORE
 
 
 def test_ids_expire_and_names_do_not() -> None:

@@ -14,6 +14,7 @@ from kourou.cli.admin.formatting import format_time
 from kourou.cli.admin.options import ParsedArgs, flag, value
 from kourou.cli.admin.screen import Screen
 from kourou.cli.problems import UsageError
+from kourou.protocol.bodies.route import MASTER_ID
 from kourou.wording import counted
 
 _NOT_FOLLOWING: Final = "no link"
@@ -21,6 +22,9 @@ _INTERVAL_S: Final = 2.0
 _ROWS: Final = 20
 _BROKERS: Final = "{:<20} {:<3} {:<22} {:<14} {:>10} {:>10} {:>12} {:>9} {:>7}"
 _BROKERS_HEAD: Final = ("BROKER", "ID", "ADDRESS", "VERSION", "IN/s", "OUT/s", "LAG", "BEHIND", "DISK")
+# Only if a broker belongs to a set that chooses its master.
+_MEMBERS: Final = " {:>7} {:>6} {:>8}"
+_MEMBERS_HEAD: Final = ("MEMBER", "EPOCH", "IN SYNC")
 _TOPICS: Final = "{:<40} {:>10} {:>10} {:>7} {:>14}"
 _TOPICS_HEAD: Final = ("TOPIC", "IN/s", "OUT/s", "GROUPS", "MESSAGES")
 _GROUPS: Final = "{:<40} {:>7} {:>10} {:>12} {:>10} {:>9}"
@@ -89,6 +93,7 @@ def _most(screen: Screen) -> int:
 
 
 def _broker_rows(found: TopView) -> _Rows:
+    has_sets = _has_sets(found)
     return [
         (
             row.broker_name,
@@ -100,9 +105,25 @@ def _broker_rows(found: TopView) -> _Rows:
             "-" if row.lag_bytes is None else f"{row.lag_bytes}B",
             _behind(row),
             "no answer" if row.problem else f"{row.disk_ratio:.0%}",
+            *(_member_cells(row) if has_sets else ()),
         )
         for row in found.brokers
     ]
+
+
+def _has_sets(found: TopView) -> bool:
+    return any(row.failover is not None for row in found.brokers)
+
+
+def _member_cells(row: BrokerRow) -> tuple[str, str, str]:
+    """Its number, the epoch, and for the master how many of the living members are in sync."""
+    part = row.failover
+    if part is None:
+        return "-", "-", "-"
+    in_sync = "yes" if part.is_in_sync else "no"
+    if row.broker_id == MASTER_ID:
+        in_sync = f"{part.in_sync} of {max(part.alive, part.in_sync)}"
+    return str(part.member_id), str(part.epoch), in_sync
 
 
 def _behind(row: BrokerRow) -> str:
@@ -134,8 +155,9 @@ def _group_rows(found: TopView) -> _Rows:
 
 
 def _tables(found: TopView) -> list[tuple[tuple[str, ...], _Rows]]:
+    members_head = _MEMBERS_HEAD if _has_sets(found) else ()
     return [
-        (_BROKERS_HEAD, _broker_rows(found)),
+        ((*_BROKERS_HEAD, *members_head), _broker_rows(found)),
         (_TOPICS_HEAD, _topic_rows(found)),
         (_GROUPS_HEAD, _group_rows(found)),
     ]
@@ -147,7 +169,7 @@ def _tables(found: TopView) -> list[tuple[tuple[str, ...], _Rows]]:
 def _show_text(found: TopView, screen: Screen) -> None:
     most = _most(screen)
     screen.line(f"{format_time(found.timestamp_ms)}  {_sum(found)}")
-    layouts = (_BROKERS, _TOPICS, _GROUPS)
+    layouts = (_BROKERS + _MEMBERS if _has_sets(found) else _BROKERS, _TOPICS, _GROUPS)
     for layout, (head, rows) in zip(layouts, _tables(found), strict=True):
         screen.line()
         screen.table(layout, head, rows[:most])

@@ -53,7 +53,7 @@ TOPIC_SINK_KEYS: Final = (
     "guarantee",
     *EXACTLY_ONCE_KEYS,
 )
-LAKE_SINK_KEYS: Final = (*COMMON_KEYS, "partitionBy", "mergeSchema")
+LAKE_SINK_KEYS: Final = (*COMMON_KEYS, "key", "partitionBy", "mergeSchema")
 CONSOLE_KEYS: Final = ("console", *COMMON_KEYS, "numRows", "truncate")
 JDBC_KEYS: Final = ("jdbc", *COMMON_KEYS, "guarantee")
 _KINDS: Final = ("topic", "topicColumn", *LAKE_PACKAGES, "jdbc", "console")
@@ -63,13 +63,13 @@ _STREAM_MODES: Final = {
     "topic": ["append", "update"],
     "console": ["append", "update", "complete"],
     "jdbc": ["append", "update"],
-    **{kind: ["append"] for kind in LAKE_PACKAGES},
+    **{kind: ["append", "update"] for kind in LAKE_PACKAGES},
 }
 _BATCH_MODES: Final = {
     "topic": ["append"],
     "console": ["append"],
     "jdbc": ["append", "overwrite"],
-    **{kind: ["append"] for kind in LAKE_PACKAGES},
+    **{kind: ["append", "update"] for kind in LAKE_PACKAGES},
 }
 
 
@@ -229,11 +229,14 @@ def _message(section: Section) -> MessageParts:
 def _lake(section: Section, rows: Rows, kind: str) -> LakeSink | None:
     table = lake_table(section, kind)
     partition_by = section.words("partitionBy")
+    key = section.words("key")
+    if rows.mode == "update" and not section.has("key"):
+        section.mistake("mode", "update requires key: the columns by which a row replaces an earlier one")
     merge_schema = section.flag("mergeSchema", False)
     section.finish([kind, *LAKE_SINK_KEYS, *(ICEBERG_KEYS if kind == "iceberg" else ())])
     if table is None:
         return None
-    return LakeSink(rows, replace(table, partition_by=partition_by, merge_schema=merge_schema))
+    return LakeSink(rows, replace(table, partition_by=partition_by, key=key, merge_schema=merge_schema))
 
 
 def _jdbc(section: Section, rows: Rows) -> JdbcSink:

@@ -84,10 +84,18 @@ class DeltaLake:
         found = self._open()
         return None if found is None else found.transaction_version(app_id)
 
-    def append(self, files: Sequence[DataFile], schema: StructType, *, app_id: str, batch_id: int) -> None:
-        """Add files as a batch, in one commit."""
+    def append(
+        self,
+        files: Sequence[DataFile],
+        schema: StructType,
+        *,
+        app_id: str,
+        batch_id: int,
+        replaced: Sequence[DataFile] = (),
+    ) -> None:
+        """Add files as a batch, in place of others, in one commit."""
         properties = CommitProperties(app_transactions=[Transaction(app_id, batch_id)])
-        self._write([_add(file, data_change=True) for file in files], properties)
+        self._exchange(replaced, files, properties, data_change=True)
 
     def snapshot(self) -> LakeSnapshot | None:
         """The current table. ConfigError if its rows cannot be read from its files alone."""
@@ -116,20 +124,7 @@ class DeltaLake:
 
     def replace(self, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
         """Replace files by others with the same rows, in one commit."""
-        snapshot = self.snapshot()
-        known = {file.path for file in snapshot.files} if snapshot is not None else set()
-        gone = {file.path for file in old} - known
-        if gone:
-            raise LakeConflictError(next(iter(gone)))
-        touch_all(self.data_folder, old)
-        now_ms = time.time_ns() // 1_000_000
-        removed = [
-            RemoveAction(file.path, False, now_ms, file.size_bytes, dict(file.partition)) for file in old
-        ]
-        try:
-            self._write([*[_add(file, data_change=False) for file in new], *removed], None)
-        except CommitFailedError as error:
-            raise LakeConflictError(str(error)) from error
+        self._exchange(old, new, None, data_change=False)
 
     def clean(self, retain_ms: int) -> int:
         """Remove our files that have been unreferenced for longer than this. Older versions become
@@ -149,6 +144,34 @@ class DeltaLake:
             return None
         except DeltaError as error:
             raise ConfigError(f"{self._table.path}: is not a readable Delta table: {error}") from error
+
+    def _exchange(
+        self,
+        old: Sequence[DataFile],
+        new: Sequence[DataFile],
+        properties: CommitProperties | None,
+        *,
+        data_change: bool,
+    ) -> None:
+        added = [_add(file, data_change=data_change) for file in new]
+        if not old:
+            self._write(added, properties)
+            return
+        snapshot = self.snapshot()
+        known = {file.path for file in snapshot.files} if snapshot is not None else set()
+        gone = {file.path for file in old} - known
+        if gone:
+            raise LakeConflictError(next(iter(gone)))
+        touch_all(self.data_folder, old)
+        now_ms = time.time_ns() // 1_000_000
+        removed = [
+            RemoveAction(file.path, data_change, now_ms, file.size_bytes, dict(file.partition))
+            for file in old
+        ]
+        try:
+            self._write([*added, *removed], properties)
+        except CommitFailedError as error:
+            raise LakeConflictError(str(error)) from error
 
     def _write(self, actions: list[Any], properties: CommitProperties | None) -> None:
         table = self._open()

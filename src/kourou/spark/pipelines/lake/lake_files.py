@@ -82,8 +82,17 @@ class LakeBackend(Protocol):
     def last_batch_id(self, app_id: str) -> int | None:
         """The last committed batch of a writer."""
 
-    def append(self, files: Sequence[DataFile], schema: StructType, *, app_id: str, batch_id: int) -> None:
-        """Add files as a batch of a writer."""
+    def append(
+        self,
+        files: Sequence[DataFile],
+        schema: StructType,
+        *,
+        app_id: str,
+        batch_id: int,
+        replaced: Sequence[DataFile] = (),
+    ) -> None:
+        """Add files as a batch of a writer, and remove the replaced ones. LakeConflictError if some of these
+        are gone."""
 
     def snapshot(self) -> LakeSnapshot | None:
         """The current table; None if there is none."""

@@ -102,16 +102,29 @@ class IcebergLake:
         text = None if found is None else found.properties.get(_BATCH + app_id)
         return None if text is None else int(text)
 
-    def append(self, files: Sequence[DataFile], schema: StructType, *, app_id: str, batch_id: int) -> None:
-        """Add files as a batch, in one commit."""
+    def append(
+        self,
+        files: Sequence[DataFile],
+        schema: StructType,
+        *,
+        app_id: str,
+        batch_id: int,
+        replaced: Sequence[DataFile] = (),
+    ) -> None:
+        """Add files as a batch, in place of others, in one commit."""
+        number = str(batch_id)
+        batch = {_BATCH + app_id: number}
+        names = {"kourou.app-id": app_id, "kourou.batch-id": number}
+        if replaced:
+            self._exchange(replaced, files, properties=batch, snapshot_properties=names)
+            return
         found = self._open()
         assert found is not None, "prepare makes it"
-        number = str(batch_id)
         with found.transaction() as transaction:
-            transaction.set_properties({_BATCH + app_id: number})
+            transaction.set_properties(batch)
             transaction.add_files(
                 [str(self.data_folder / file.path) for file in files],
-                snapshot_properties={"kourou.app-id": app_id, "kourou.batch-id": number},
+                snapshot_properties=names,
                 # File names are unique.
                 check_duplicate_files=False,
             )
@@ -137,6 +150,16 @@ class IcebergLake:
 
     def replace(self, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
         """Replace files by others with the same rows, in one commit."""
+        self._exchange(old, new)
+
+    def _exchange(
+        self,
+        old: Sequence[DataFile],
+        new: Sequence[DataFile],
+        *,
+        properties: dict[str, str] | None = None,
+        snapshot_properties: dict[str, str] | None = None,
+    ) -> None:
         found = self._open()
         assert found is not None
         folder = self.data_folder
@@ -151,12 +174,16 @@ class IcebergLake:
         touch_all(folder, old)
         paths = [str(folder / file.path) for file in new]
         try:
-            with found.transaction() as transaction, transaction.update_snapshot().overwrite() as overwrite:
-                for data_file in known.values():
-                    overwrite.delete_data_file(data_file)
-                added = parquet_files_to_data_files(found.io, transaction.table_metadata, iter(paths))
-                for data_file in added:
-                    overwrite.append_data_file(data_file)
+            with found.transaction() as transaction:
+                if properties:
+                    transaction.set_properties(properties)
+                snapshot = transaction.update_snapshot(snapshot_properties or {})
+                with snapshot.overwrite() as overwrite:
+                    for data_file in known.values():
+                        overwrite.delete_data_file(data_file)
+                    added = parquet_files_to_data_files(found.io, transaction.table_metadata, iter(paths))
+                    for data_file in added:
+                        overwrite.append_data_file(data_file)
         except CommitFailedException as error:
             raise LakeConflictError(str(error)) from error
 

@@ -101,8 +101,16 @@ class ParquetLake:
         """The last committed batch of a writer."""
         return self._load().batches.get(app_id)
 
-    def append(self, files: Sequence[DataFile], schema: StructType, *, app_id: str, batch_id: int) -> None:
-        """Add files as a batch; on return the commit is on disk."""
+    def append(
+        self,
+        files: Sequence[DataFile],
+        schema: StructType,
+        *,
+        app_id: str,
+        batch_id: int,
+        replaced: Sequence[DataFile] = (),
+    ) -> None:
+        """Add files as a batch, in place of others; on return the commit is on disk."""
 
         def change(state: _State) -> _State:
             if state.batches.get(app_id, -1) >= batch_id:
@@ -112,10 +120,11 @@ class ParquetLake:
                 state,
                 schema=json.loads(merged_schema(old, schema, self._table).json()),
                 partition_by=self._table.partition_by if old is None else state.partition_by,
-                files=state.files | {file.path: file for file in files},
+                files=_exchanged(state.files, replaced, files),
                 batches=state.batches | {app_id: batch_id},
             )
 
+        touch_all(self.data_folder, replaced)
         self._commit(change)
 
     def snapshot(self) -> LakeSnapshot | None:
@@ -124,15 +133,15 @@ class ParquetLake:
             return None
         return LakeSnapshot(_struct(state.schema), tuple(state.files.values()))
 
+    def paths(self) -> list[Path]:
+        """The files of the current rows; unlike `snapshot` without PySpark."""
+        return [self.data_folder / path for path in self._load().files]
+
     def replace(self, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
         """Replace files by others with the same rows."""
-        gone = {file.path for file in old}
 
         def change(state: _State) -> _State:
-            if not gone <= state.files.keys():
-                raise LakeConflictError(next(iter(gone - state.files.keys())))
-            kept = {path: file for path, file in state.files.items() if path not in gone}
-            return replace(state, files=kept | {file.path: file for file in new})
+            return replace(state, files=_exchanged(state.files, old, new))
 
         touch_all(self.data_folder, old)
         self._commit(change)
@@ -222,6 +231,16 @@ class ParquetLake:
                 _link(self.data_folder / path, target)
         for path in shown - state.files.keys():
             (self._folder / path).unlink(missing_ok=True)
+
+
+def _exchanged(
+    files: dict[str, DataFile], old: Sequence[DataFile], new: Sequence[DataFile]
+) -> dict[str, DataFile]:
+    gone = {file.path for file in old}
+    if not gone <= files.keys():
+        raise LakeConflictError(next(iter(gone - files.keys())))
+    kept = {path: file for path, file in files.items() if path not in gone}
+    return kept | {file.path: file for file in new}
 
 
 def _link(source: Path, target: Path) -> None:

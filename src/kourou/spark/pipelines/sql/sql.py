@@ -70,6 +70,8 @@ class SqlRequest:
 
     sql: str
     tables: TableOptions
+    params: Mapping[str, str] = field(default_factory=dict)
+    """Texts for `:name` in the query."""
     limit: int | None = None
     master: str = "local[*]"
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -93,7 +95,7 @@ def run_sql(request: SqlRequest, printer: RowPrinter, output: ProgressOutput) ->
         ) as spark:
             tables = TopicTables(spark, request.tables, names, client)
             try:
-                frame = tables.query(request.sql)
+                frame = tables.query(request.sql, request.params)
                 if request.tables.is_stream:
                     _follow(frame, request, printer)
                 else:

@@ -150,8 +150,9 @@ class TopicTables:
         self._made: list[str] = []
         self._samples: dict[str, str] = {}
 
-    def query(self, sql: str) -> DataFrame:
-        """The DataFrame of a query over topics. ConfigError if the query is invalid."""
+    def query(self, sql: str, params: Mapping[str, str] | None = None) -> DataFrame:
+        """The DataFrame of a query over topics, with texts for `:name`. ConfigError if the query is
+        invalid."""
         from pyspark.errors import AnalysisException, PySparkException
 
         names = table_names(sql)
@@ -159,7 +160,7 @@ class TopicTables:
             # Topics may differ only in case; to Spark their views would be the same.
             self._spark.conf.set("spark.sql.caseSensitive", "true")
         try:
-            return self._resolved(sql, columns_of=sql)
+            return self._resolved(sql, params, columns_of=sql)
         except AnalysisException as error:
             if not str(error.getCondition()).startswith(_UNRESOLVED):
                 raise ConfigError(short_reason(error)) from error
@@ -169,16 +170,16 @@ class TopicTables:
         # available ones.
         self.drop_views()
         try:
-            return self._resolved(sql, columns_of=None)
+            return self._resolved(sql, params, columns_of=None)
         except PySparkException as error:
             raise ConfigError(short_reason(error)) from error
 
-    def _resolved(self, sql: str, columns_of: str | None) -> DataFrame:
+    def _resolved(self, sql: str, params: Mapping[str, str] | None, columns_of: str | None) -> DataFrame:
         from pyspark.errors import AnalysisException
 
         for _ in range(_MAX_TABLES):
             try:
-                return self._spark.sql(sql)
+                return self._spark.sql(sql, dict(params or {}))
             except AnalysisException as error:
                 if error.getCondition() != _NOT_FOUND:
                     raise

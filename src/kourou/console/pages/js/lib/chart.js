@@ -5,6 +5,9 @@ import { t } from "./i18n.js";
 import { useTheme } from "./theme.js";
 
 const SERIES_COLOURS = ["--chart-1", "--chart-2", "--chart-3", "--chart-4", "--chart-5", "--chart-6"];
+// Steps of the time axis in seconds. Labels are to the second: below it they would repeat.
+const TIME_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400];
+const MIN_AXIS_WIDTH = 52;
 let library = null;
 
 // Loaded with the first chart: most pages have none.
@@ -75,13 +78,13 @@ function options({ series, height, format, width }) {
   return {
     width,
     height,
-    padding: [8, 18, 0, 0],
+    padding: [8, 28, 0, 0], // at the right: half of the last time
     cursor: { y: false, points: { size: 7 } },
     legend: { live: true },
     scales: { y: { range: (_plot, low, high) => [Math.min(0, low ?? 0), Math.max(high ?? 0, 1) * 1.08] } },
     axes: [
-      { ...axis, size: 28, values: (_plot, ticks) => ticks.map((tick) => clock(tick, ticks[1] - ticks[0] < 60)) },
-      { ...axis, size: 52, values: (_plot, ticks) => ticks.map((tick) => format(tick)) },
+      { ...axis, size: 28, incrs: TIME_STEPS, values: (_plot, ticks, _axis, _space, step) => ticks.map((tick) => clock(tick, step < 60)) },
+      { ...axis, size: axisWidth, values: (_plot, ticks) => ticks.map((tick) => format(tick)) },
     ],
     series: [
       { label: t("chart.time"), value: (plot, seconds) => clock(seconds ?? last(plot, 0), true) },
@@ -97,6 +100,16 @@ function options({ series, height, format, width }) {
       })),
     ],
   };
+}
+
+/** The width of the longest label, by uPlot's call for a size. */
+function axisWidth(plot, labels, index) {
+  const { font, gap } = plot.axes[index];
+  plot.ctx.save();
+  plot.ctx.font = font[0];
+  const widths = (labels ?? []).map((label) => plot.ctx.measureText(label).width / devicePixelRatio);
+  plot.ctx.restore();
+  return Math.max(MIN_AXIS_WIDTH, Math.ceil(Math.max(0, ...widths)) + gap + 4);
 }
 
 function last(plot, index) {

@@ -1,0 +1,1 @@
+"""Fail-over: the members of a broker set choose their master through etcd (docs/failover.md)."""

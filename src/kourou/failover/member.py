@@ -1,0 +1,679 @@
+"""FailoverMember: one member of a broker set, and the broker that it runs in the role of the moment.
+
+Three tasks: one follows the keys of the set in etcd, one renews the lease, and one acts: it takes over where
+there is no master, follows the master there is, keeps the in-sync set while this member is master, and steps
+down when its reign is over. To change the role is to stop the broker and to start it anew, in this process,
+at the same address: a slave that becomes master goes through the recovery that every start of a master does.
+
+Not here: what a master may do (broker/replication/reign.py), who may become one (election.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final, Self
+
+import msgspec
+
+from kourou import __version__
+from kourou.broker.admission import AdmissionCheck
+from kourou.broker.controller import BrokerController
+from kourou.broker.hooks import BrokerHooks
+from kourou.broker.replication.membership import Membership
+from kourou.broker.replication.reign import Reign, boottime_s
+from kourou.broker.services import with_ports
+from kourou.broker.settings import store_config, store_host, store_root
+from kourou.clock import Clock
+from kourou.config.broker import MASTER_ID, SLAVE, SYNC_MASTER, BrokerConfig
+from kourou.config.checks import split_addresses
+from kourou.errors import (
+    ConfigError,
+    EtcdRefusedError,
+    EtcdUnavailableError,
+    KourouError,
+    RequestError,
+)
+from kourou.etcd import EtcdClient, watch
+from kourou.failover.election import Candidacy, candidacy, first_set
+from kourou.failover.identity import IdentityFile, MemberIdentity
+from kourou.failover.in_sync import LogSeen, SlaveSeen, next_in_sync
+from kourou.failover.lease import MemberLease
+from kourou.failover.requests import FailoverRequests, failover_keys
+from kourou.failover.set_client import SetClient, Throne
+from kourou.failover.set_state import MasterValue, MemberValue, SetKeys, SetState, sorted_members
+from kourou.protocol.codes import ResponseCode
+from kourou.store.disk.files import Files
+from kourou.transport.addresses import join_address
+from kourou.transport.tasks import TaskOwner
+
+if TYPE_CHECKING:
+    from kourou.broker.replication.replica_link import ReplicaLink
+    from kourou.etcd.client import MemberStatus
+    from kourou.metrics.families import Family
+    from kourou.store.kernel import KernelChoice
+
+_log = logging.getLogger(__name__)
+
+_JOIN_S: Final = 0.005
+_STEP_S: Final = 0.05  # between two looks at the slaves, while one of them may join or leave
+_RETRY_S: Final = 0.25
+_ROLE_STOP_MS: Final = 1_000
+_HANDOVER_S: Final = 2.0
+_LAST_S: Final = 1.5  # how much later one tries that has just been started
+_SUCCESSOR_S: Final = 5.0
+_STATUS_S: Final = 60.0
+
+
+class FailoverMember:
+    """A broker whose role etcd decides. Create it on the running loop, `start` and `stop` it once."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        files: Files | None = None,
+        clock: Clock | None = None,
+        hooks: BrokerHooks | None = None,
+        checks: Iterable[AdmissionCheck] = (),
+        has_metrics: bool = False,
+    ) -> None:
+        self._config = with_ports(config)
+        self._files = files or Files()
+        self._clock = clock or Clock()
+        self._hooks = hooks
+        self._checks = tuple(checks)
+        self._has_metrics = has_metrics
+        self._keys = SetKeys.of(
+            config.failover_etcd_prefix, config.broker_cluster_name, self._config.broker_name
+        )
+        self._client = SetClient(_etcd_client(config), self._keys)
+        self._tasks = TaskOwner("failover")
+        self._requests = FailoverRequests(
+            self,
+            cluster=config.broker_cluster_name,
+            broker_name=self._config.broker_name,
+            tasks=self._tasks,
+        )
+        self._changed = asyncio.Event()
+        self._identity_file = IdentityFile(self._files, store_root(self._config))
+        self._identity: MemberIdentity | None = None
+        self._lease: MemberLease | None = None
+        self._broker: BrokerController | None = None
+        self._reign: Reign | None = None
+        self._throne: Throne | None = None
+        self._parted_at: int | None = None
+        self._successor: int | None = None
+        self._is_retiring = False
+        self._is_up_to_date = False  # whether it has followed or reigned since the process was started
+        self._is_unsettled = False  # whether the last change of the in-sync set may have been done
+        self.is_serving = False
+        """Whether the broker has started in its present role."""
+        self._no_master_since: float | None = None
+        self._gone_since: dict[int, float] = {}
+        self._end_before = 0
+        self._said: dict[str, str] = {}
+        self.state = SetState(self._keys)
+        """What etcd had last."""
+        self.etcd_members: Sequence[MemberStatus] = ()
+        """How the members of etcd have answered last."""
+
+    # -- start and stop ----------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """On return the broker serves, as a slave or as master. ConfigError: etcd has another set than the
+        store; or etcd cannot be reached, and this member is new."""
+        try:
+            await self._join()
+            await self._start_broker()
+        except BaseException:
+            self._client.etcd.close()
+            raise
+        self._tasks.start(self._follow_set(), "watch")
+        self._tasks.start(self._keep_lease(), "lease")
+        self._tasks.start(self._keep_statuses(), "etcd")
+        self._tasks.start(self._keep_role(), "role")
+
+    async def stop(self, timeout_ms: int = 5_000) -> None:
+        """Stop in order; a master hands over first."""
+        self._is_retiring = True
+        if self._reign is not None and self._reign.is_good() and self.is_serving:
+            with suppress(KourouError):
+                await self._abdicate(self._best_successor())
+        await self._tasks.stop()
+        try:
+            if self._reign is not None:
+                self._reign.end("the broker stops")
+            if self._broker is not None:
+                await self._broker.stop(timeout_ms)
+        finally:
+            if self._lease is not None:
+                await self._lease.end()
+            self._client.etcd.close()
+
+    async def wait_failed(self) -> None:
+        """Raise what a task of this member, or its broker, died of; return when it has stopped."""
+        await self._tasks.wait_failed()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    # -- looking in ----------------------------------------------------------------------------------
+
+    @property
+    def broker(self) -> BrokerController:
+        """The broker in its present role."""
+        assert self._broker is not None, "the member is not started"
+        return self._broker
+
+    @property
+    def member_id(self) -> int:
+        """The number of this member in its set."""
+        assert self._identity is not None, "the member is not started"
+        return self._identity.member_id
+
+    @property
+    def is_master(self) -> bool:
+        """Whether this member is master now."""
+        return self._reign is not None and self._reign.is_good()
+
+    @property
+    def min_in_sync(self) -> int:
+        """How many copies there have to be, the master's among them."""
+        config = self._config
+        return config.min_copies if config.broker_role == SYNC_MASTER else 1
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The configuration of the present role."""
+        return self.broker.config
+
+    @property
+    def port(self) -> int:
+        """The port listened on."""
+        return self._config.listen_port
+
+    @property
+    def address(self) -> str:
+        """`host:port` as clients see it in routes."""
+        return join_address(self._config.broker_ip1, self._config.listen_port)
+
+    @property
+    def kernel(self) -> KernelChoice:
+        """Whether the broker uses the compiled kernel."""
+        return self.broker.kernel
+
+    @property
+    def probe_address(self) -> str | None:
+        """`host:port` where health checks are answered by HTTP; None: nowhere."""
+        return self.broker.probe_address
+
+    @property
+    def metrics_address(self) -> str | None:
+        """`host:port` where metrics are served; None: nowhere."""
+        return self.broker.metrics_address
+
+    async def metric_families(self) -> list[Family]:
+        """The metrics of this moment."""
+        return await self.broker.metric_families()
+
+    # -- joining ---------------------------------------------------------------------------------------
+
+    async def _join(self) -> None:
+        """Find out which member this is; a new one needs etcd for that."""
+        known = await asyncio.to_thread(self._identity_file.load)
+        try:
+            self.state = await self._client.read()
+            if known is None:
+                known = await self._client.join()
+                await asyncio.to_thread(self._identity_file.save, known)
+            else:
+                self._client.check(known, self.state)
+        except EtcdUnavailableError as error:
+            if known is None:
+                raise ConfigError(
+                    f"fail-over: this broker is not yet a member of its set, and {error}; check "
+                    "failoverEtcdEndpoints, or start etcd"
+                ) from error
+            self._say("etcd cannot be reached: this broker starts as a slave (%s)", error)
+        self._identity = known
+        config = self._config
+        self._lease = MemberLease(
+            self._client,
+            MemberValue(
+                member_id=known.member_id,
+                address=self.address,
+                ha_address=self._ha_address,
+                priority=config.broker_election_priority,
+                software=f"kourou {__version__}",
+            ),
+            config.failover_lease_seconds,
+        )
+        _log.info("this broker is member %d of set %s", known.member_id, self._keys.prefix)
+
+    def _taken_part(self) -> None:
+        """Remember that this store has been the set's: what it has beyond the master's log may be cut off."""
+        assert self._identity is not None
+        self._is_up_to_date = True
+        if not self._identity.has_taken_part:
+            self._identity = msgspec.structs.replace(self._identity, has_taken_part=True)
+            self._identity_file.save(self._identity)
+
+    @property
+    def _ha_address(self) -> str:
+        config = self._config
+        return join_address(config.broker_ip2, config.ha_listen_port or config.listen_port + 1)
+
+    # -- the broker in its role --------------------------------------------------------------------------
+
+    async def _start_broker(self) -> None:
+        """Start the broker: as master if there is a reign, else as slave."""
+        reign, config = self._reign, self._config
+        role = (
+            {"broker_id": MASTER_ID}
+            if reign is not None
+            else {"broker_id": self.member_id, "broker_role": SLAVE}
+        )
+        self._broker = broker = BrokerController(
+            replace(config, **role),
+            files=self._files,
+            clock=self._clock,
+            hooks=self._hooks,
+            checks=self._checks,
+            membership=Membership(
+                reign=reign,
+                known_epoch=lambda: self.state.epoch,
+                parted=self._parted,
+                followed=self._taken_part,
+            ),
+            has_metrics=self._has_metrics,
+            handlers=[self._requests],
+            runtime_keys=partial(failover_keys, self),
+        )
+        await broker.start()
+        self.is_serving = True
+        self._tasks.start(_fail_with(broker), "broker")
+        if reign is None:
+            self._follow(self.state.master)
+
+    async def _change_role(self) -> None:
+        """Stop the broker and start it in the role of the moment."""
+        self.is_serving = False
+        await self.broker.stop(_ROLE_STOP_MS)
+        if self._parted_at is not None:
+            await self._cut(self._parted_at)
+            self._parted_at = None
+        await self._start_broker()
+
+    def _parted(self, common_phy_offset: int) -> None:
+        self._parted_at = common_phy_offset
+        self._changed.set()
+
+    async def _cut(self, phy_offset: int) -> None:
+        """Cut off what the master's log does not have."""
+        assert self._identity is not None
+        if not self._identity.has_taken_part:
+            raise ConfigError(
+                f"fail-over: the store {store_root(self._config)} has messages that the master of "
+                f"{self._keys.prefix} does not have, and was never part of this set; give this broker an "
+                "empty store, or start the one with the messages to keep first"
+            )
+        from kourou.store.replica.log_cut import cut_log  # rarely used, and a start should be fast
+
+        config = store_config(self._config, store_host(self._config))
+        await asyncio.to_thread(
+            cut_log,
+            self._files,
+            config,
+            phy_offset,
+            set_name=self._keys.prefix,
+            now_ms=self._clock.wall_ms,
+        )
+
+    def _follow(self, master: MasterValue | None) -> None:
+        slave = self.broker.running.slave
+        if master is not None and slave is not None and master.member_id != self.member_id:
+            slave.master_found(master.ha_address, master.address)
+
+    # -- etcd --------------------------------------------------------------------------------------------
+
+    async def _follow_set(self) -> None:
+        async for seen in watch(self._client.etcd, self._keys.prefix):
+            self.state.update(seen)
+            self._changed.set()
+
+    async def _keep_lease(self) -> None:
+        lease = self._lease
+        assert lease is not None
+        while True:
+            try:
+                await lease.renew(self._reign, self._throne)
+            except (EtcdUnavailableError, EtcdRefusedError) as error:
+                self._say("the lease cannot be renewed: %s", error)
+                await asyncio.sleep(_RETRY_S)
+            else:
+                self._said.clear()
+                await asyncio.sleep(lease.period_s)
+
+    async def _keep_statuses(self) -> None:
+        while True:
+            self.etcd_members = await self._client.etcd.statuses()
+            await asyncio.sleep(_STATUS_S)
+
+    def _say(self, text: str, problem: object) -> None:
+        """Log a problem once."""
+        if self._said.get(text) != str(problem):
+            self._said[text] = str(problem)
+            _log.warning(text, problem)
+
+    # -- the role ------------------------------------------------------------------------------------------
+
+    async def _keep_role(self) -> None:
+        while True:
+            self._changed.clear()
+            try:
+                wait_s = await (self._reign_on() if self._reign is not None else self._serve())
+            except (EtcdUnavailableError, EtcdRefusedError) as error:
+                self._say("%s", error)
+                wait_s = _RETRY_S
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+
+    # -- as slave ------------------------------------------------------------------------------------------
+
+    async def _serve(self) -> float:
+        """One step of a slave; when the next one is due."""
+        if self._parted_at is not None:
+            await self._change_role()
+        state, master = self.state, self.state.master
+        if not state.is_known or self._is_retiring:
+            return _RETRY_S
+        assert self._identity is not None
+        if state.set_id != self._identity.set_id:
+            self._say("etcd has another set than this store's, or none: %s", state.set_id)
+            return _RETRY_S
+        if master is None:
+            return await self._be_candidate()
+        self._no_master_since = None
+        if master.member_id == self.member_id:
+            # Of an earlier reign. That of an earlier process expires: its machine may have crashed and lost
+            # the end of the log, so the others are not to be overtaken.
+            if self._is_up_to_date:
+                await self._client.remove_master(state.created_revision(self._keys.master))
+            return _RETRY_S
+        self._follow(master)
+        return self._config.failover_lease_seconds
+
+    async def _be_candidate(self) -> float:
+        now_s = boottime_s()
+        if self._no_master_since is None:
+            self._no_master_since = now_s
+        candidate = self._candidacy()
+        if candidate.problem is not None:
+            self._say("there is no master: %s", candidate.problem)
+            return self._config.failover_lease_seconds
+        others = self.state.members.keys() - {self.member_id}
+        is_last = not self._is_up_to_date and self.state.in_sync and others & set(self.state.in_sync.members)
+        left_s = self._no_master_since + candidate.turn_s + (_LAST_S if is_last else 0.0) - now_s
+        if left_s > 0:
+            return left_s
+        await self._take_over()
+        return 0.0 if self._reign is not None else _RETRY_S
+
+    def _candidacy(self) -> Candidacy:
+        return candidacy(
+            self.state,
+            self.member_id,
+            end_phy_offset=self.broker.services.store.log.max_phy_offset,
+            may_lose_messages=self._config.failover_may_lose_messages,
+        )
+
+    async def _take_over(self) -> None:
+        lease, state = self._lease, self.state
+        assert lease is not None
+        if lease.deadline_s - boottime_s() < lease.period_s:
+            await lease.renew(None, None)
+        slave = self.broker.running.slave
+        if state.handover == self.member_id and slave is not None:
+            await slave.copy_tables()
+        # The state may have changed meanwhile. From here to the transaction nothing else runs.
+        if state.master is not None or self._parted_at is not None or self._candidacy().problem is not None:
+            return
+        epoch = max(state.epoch, self.broker.running.master.last_epoch) + 1
+        master = MasterValue(
+            member_id=self.member_id, epoch=epoch, address=self.address, ha_address=self._ha_address
+        )
+        members = first_set(state, self.member_id, min_copies=self.min_in_sync)
+        lease_id, deadline_s = lease.lease_id, lease.deadline_s
+        try:
+            throne = await self._client.take_over(state, master, members, lease_id)
+        except EtcdUnavailableError:
+            # It may have been done: without the lease it is undone.
+            await lease.end()
+            raise
+        if throne is None:
+            return
+        if lease.lease_id != lease_id:  # it was lost meanwhile: the key is not under the present one
+            await self._client.remove_master(throne.created_revision)
+            return
+        self._throne = throne
+        self._no_master_since = None
+        self._successor = None
+        self._is_unsettled = False
+        self._gone_since.clear()
+        self._reign = Reign(epoch=epoch, member_id=self.member_id, in_sync=members, deadline_s=deadline_s)
+        self._reign.on_end.append(self._changed.set)
+        await asyncio.to_thread(self._taken_part)
+        _log.info("member %d takes over in epoch %d; in sync: %s", self.member_id, epoch, _names(members))
+        await self._change_role()
+
+    # -- as master -----------------------------------------------------------------------------------------
+
+    async def _reign_on(self) -> float:
+        """One step of a master; when the next one is due."""
+        reign = self._reign
+        assert reign is not None
+        if self._is_retiring:
+            return _RETRY_S
+        if self._throne is not None and self.state.revision >= self._throne.created_revision:
+            if self.state.created_revision(self._keys.master) != self._throne.created_revision:
+                reign.end("its key in etcd is gone")
+        if not reign.is_good():
+            await self._step_down(reign)
+            return 0.0
+        if self._successor is not None:
+            successor, self._successor = self._successor, None
+            await self._abdicate(successor)
+            return 0.0
+        if self._is_unsettled:
+            await self._settle(reign)
+        wanted = self._wanted_set(reign)
+        if wanted != reign.in_sync:
+            # From now on those that join are waited for; the set is written when they have what was
+            # acknowledged before.
+            reign.propose(wanted)
+            if not self._have_acknowledged(wanted - reign.in_sync, reign):
+                return _JOIN_S
+            await self._change_in_sync(reign, wanted)
+        elif reign.proposed is not None:
+            reign.committed(reign.in_sync)
+        return min(_STEP_S, reign.left_s)
+
+    def _have_acknowledged(self, members: Iterable[int], reign: Reign) -> bool:
+        if self._config.broker_role != SYNC_MASTER:
+            return True
+        links = self._links()
+        return all(
+            each in links and links[each].ack_phy_offset >= reign.confirmed_phy_offset for each in members
+        )
+
+    async def _step_down(self, reign: Reign) -> None:
+        _log.warning("member %d is no longer master: %s", self.member_id, reign.why_not_good)
+        reign.end(reign.why_not_good or "")
+        self._reign = self._throne = None
+        await self._change_role()
+
+    def _links(self) -> dict[int, ReplicaLink]:
+        return self.broker.running.master.server.member_links() if self.is_serving else {}
+
+    def _wanted_set(self, reign: Reign) -> frozenset[int]:
+        now_s = asyncio.get_running_loop().time()
+        links, log = self._links(), self.broker.services.store.log
+        slaves = {
+            member: SlaveSeen(
+                ack_phy_offset=link.ack_phy_offset,
+                behind_s=link.lag.seconds(now_s),
+                min_phy_offset=link.slave.min_phy_offset if link.slave else 0,
+            )
+            for member, link in links.items()
+            if member in self.state.members or member in reign.in_sync
+        }
+        for member in reign.in_sync:
+            if member in slaves or member == self.member_id:
+                self._gone_since.pop(member, None)
+            else:
+                self._gone_since.setdefault(member, now_s)
+        acknowledged = max(reign.begin_phy_offset, self._end_before)
+        self._end_before = log.max_phy_offset
+        return next_in_sync(
+            reign.in_sync,
+            self.member_id,
+            slaves,
+            LogSeen(min_phy_offset=log.min_phy_offset, acknowledged_phy_offset=acknowledged),
+            gone_s={member: now_s - since for member, since in self._gone_since.items()},
+            max_behind_s=self._config.ha_max_time_slave_not_catchup / 1000,
+            min_copies=self.min_in_sync,
+        )
+
+    async def _change_in_sync(self, reign: Reign, wanted: frozenset[int]) -> None:
+        """Write another set. Until etcd has it, acknowledgements wait for the members of both."""
+        assert self._throne is not None
+        before, links = reign.in_sync, self._links()
+        acks = (links[each].ack_phy_offset for each in wanted if each in links)
+        phy_offset = min([reign.confirmed_phy_offset, *acks])
+        if any(each not in links for each in wanted - {self.member_id}):
+            phy_offset = min(phy_offset, self._throne.in_sync.phy_offset)
+        try:
+            throne = await self._client.change_in_sync(
+                self._throne, sorted_members(wanted), phy_offset=phy_offset
+            )
+        except EtcdUnavailableError as error:
+            self._is_unsettled = error.may_be_done
+            if not error.may_be_done:
+                reign.committed(before)
+            raise
+        self._set_throne(reign, throne)
+
+    async def _settle(self, reign: Reign) -> None:
+        """Write the set that etcd has once more after a change of unknown outcome: if that is still under
+        way, it fails from then on."""
+        assert self._throne is not None
+        found = await self._client.read_throne(self._throne)
+        if found is not None:
+            in_sync = found.in_sync
+            found = await self._client.change_in_sync(found, in_sync.members, phy_offset=in_sync.phy_offset)
+        self._is_unsettled = False
+        self._set_throne(reign, found)
+
+    def _set_throne(self, reign: Reign, throne: Throne | None) -> None:
+        if throne is None:
+            reign.end("another member is master, or its key in etcd was removed")
+            return
+        if throne.in_sync.members != sorted_members(reign.in_sync):
+            _log.info("in sync: %s (before: %s)", _names(throne.in_sync.members), _names(reign.in_sync))
+        self._throne = throne
+        reign.committed(throne.in_sync.members)
+        self.broker.running.master.in_sync_changed()
+
+    # -- handing over ----------------------------------------------------------------------------------------
+
+    async def hand_over(self, target: int | None) -> int:
+        """Begin to hand over to a member, or to the best one; which it is. RequestError."""
+        if self._reign is None or not self._reign.is_good():
+            raise RequestError(ResponseCode.CONTROLLER_INVALID_MASTER, "this broker is not the master")
+        successor = target if target is not None else self._best_successor()
+        if successor is None:
+            raise RequestError(
+                ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, "no other member is in sync and alive"
+            )
+        if successor not in self._reign.in_sync:
+            raise RequestError(
+                ResponseCode.CONTROLLER_INVALID_REPLICAS,
+                f"member {successor} is not in sync; the members in sync are {_names(self._reign.in_sync)}",
+            )
+        if successor not in self._links():
+            raise RequestError(
+                ResponseCode.CONTROLLER_INVALID_REPLICAS,
+                f"member {successor} is not connected to the master now; it reconnects within seconds, or "
+                "see its log",
+            )
+        self._successor = successor
+        self._changed.set()
+        return successor
+
+    def _best_successor(self) -> int | None:
+        reign, members = self._reign, self.state.members
+        if reign is None:
+            return None
+        ready = [members[each] for each in self._links() if each in reign.in_sync and each in members]
+        best = min(ready, key=lambda each: (each.priority, each.member_id), default=None)
+        return best.member_id if best else None
+
+    async def _abdicate(self, successor: int | None) -> None:
+        """Accept nothing more, wait until the successor has everything, and let it take over."""
+        reign, throne = self._reign, self._throne
+        assert reign is not None and throne is not None
+        reign.end("it hands over" if successor is None else f"it hands over to member {successor}")
+        log, deadline_s = self.broker.services.store.log, boottime_s() + _HANDOVER_S
+        while successor is not None and boottime_s() < deadline_s:
+            link = self._links().get(successor)
+            if link is None or link.ack_phy_offset >= log.max_phy_offset:
+                break
+            await asyncio.sleep(0.01)
+        await self._client.remove_master(throne.created_revision, successor=successor)
+        _log.info("member %d has handed over%s", self.member_id, f" to {successor}" if successor else "")
+        if successor is None:
+            return
+        # It still copies the tables from here.
+        deadline_s = boottime_s() + _SUCCESSOR_S
+        while boottime_s() < deadline_s:
+            if self.state.master is not None and self.state.epoch > reign.epoch:
+                return
+            await asyncio.sleep(0.02)
+
+
+async def _fail_with(broker: BrokerController) -> None:
+    await broker.wait_failed()
+
+
+def _names(members: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(members)))
+
+
+def _etcd_client(config: BrokerConfig) -> EtcdClient:
+    tls = None
+    if config.failover_etcd_ca_file:
+        try:
+            tls = ssl.create_default_context(cafile=config.failover_etcd_ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(
+                f"failoverEtcdCaFile={config.failover_etcd_ca_file}: {error.strerror or error}"
+            ) from error
+    return EtcdClient(
+        split_addresses(config.failover_etcd_endpoints),
+        tls=tls,
+        user=config.failover_etcd_user or None,
+        password=config.failover_etcd_password or None,
+    )
