@@ -42,6 +42,7 @@ async def test_a_broker_that_is_killed_and_stopped_keeps_its_promises(tmp_path: 
             await asyncio.sleep(1)
             work.history.event("fault", "kill -9")
             broker.kill()
+            await asyncio.sleep(1.5)  # longer than a send: some fail without having been stored
             await asyncio.to_thread(broker.start)
             await asyncio.sleep(1)
             work.history.event("fault", "stopped for longer than a send")
