@@ -155,11 +155,13 @@ def test_a_broker_takes_the_sample_without_a_word(path: Path) -> None:
     config, notes = load_broker_config(path, environ={"HOME": "/home/user"})
     assert notes == []
     is_slave = path.stem.endswith("-s")
-    role = "SLAVE" if is_slave else "SYNC_MASTER" if path.parent.name == "2m-2s-sync" else "ASYNC_MASTER"
+    is_sync = path.parent.name in ("2m-2s-sync", "failover")
+    role = "SLAVE" if is_slave else "SYNC_MASTER" if is_sync else "ASYNC_MASTER"
     assert (config.broker_cluster_name, config.broker_id, config.broker_role, config.flush_disk_type) == (
         "DefaultCluster", int(is_slave), role, "ASYNC_FLUSH",
     )  # fmt: skip
     assert config.broker_name == path.stem.removesuffix("-s") or path.name == "broker.conf"
+    assert config.has_failover == (path.parent.name == "failover")
 
 
 @pytest.mark.parametrize("folder", ["2m-noslave", "2m-2s-async", "2m-2s-sync"])
