@@ -14,6 +14,7 @@ alone and beside senders (messages a second; 0: as fast as they can), and what t
 from __future__ import annotations
 
 import argparse
+import asyncio
 import statistics
 import tempfile
 import time
@@ -83,12 +84,23 @@ def running_master(
             from tests.integration.etcd.etcd_kit import etcd
 
             (member,) = stack.enter_context(etcd(work_dir))
-            # The first that is started becomes master.
             settings = slave_settings = {
                 "brokerRole": "SYNC_MASTER",
                 "failoverEtcdEndpoints": member.address,
             }
+            master = start("master", settings)
+            asyncio.run(_wait_for_key(member.address, "/master"))
+            yield master, lambda: start("slave", slave_settings)
+            return
         yield start("master", settings), lambda: start("slave", slave_settings)
+
+
+async def _wait_for_key(etcd_address: str, end: str) -> None:
+    from kourou.etcd import EtcdClient
+
+    async with EtcdClient([etcd_address]) as client, asyncio.timeout(_FOLLOW_TIMEOUT_S):
+        while not any(each.key.endswith(end) for each in (await client.get_prefix("/")).keys):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
 
 
 def wait_followed(master: RunningPeer, slave: RunningPeer) -> None:

@@ -62,6 +62,13 @@ class FailoverSettings:
         "Let a member become master that may lack acknowledged messages, if none that has all of them is "
         "alive. They are lost then.",
     )
+    failover_continues_without_etcd: bool = _key(
+        "failoverContinuesWithoutEtcd",
+        BOOL,
+        False,
+        "While etcd cannot be reached, the master goes on as long as every member in sync answers and "
+        "promises not to take over. All members have the same value. Not with `failoverMayLoseMessages`.",
+    )
     broker_election_priority: int = _key(
         "brokerElectionPriority",
         INT,

@@ -6,7 +6,7 @@ other, the preferred first: at equal priority the one with the lower number.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection, Container
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +15,8 @@ from kourou.failover.set_state import SetState
 _TURN_S: Final = 0.3
 # The member that a master hands over to goes first, even if another one is preferred.
 _HANDOVER_S: Final = 2.0
+# How much later than the others a member tries that has been started again, and one with a shorter log.
+_RESTARTED_S: Final = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,28 @@ def _rank(state: SetState, member_id: int, candidates: Container[int]) -> int:
     members = [each for each in state.members.values() if each.member_id in candidates]
     order = sorted((each.priority, each.member_id) for each in members)
     return next((rank for rank, (_, each) in enumerate(order) if each == member_id), len(order))
+
+
+def restarted_wait_s(state: SetState, member_id: int, lease_s: float) -> float:
+    """How much later a member tries that has not followed a master since its process was started: its machine
+    may have crashed and lost the end of the log. Those that kept running go first, then the one with the most
+    complete log. Others of the set that were started later have a lease's time to come back."""
+    own, in_sync = state.members.get(member_id), state.in_sync
+    if own is None or in_sync is None:
+        return 0.0
+    others = set(in_sync.members) - {member_id}
+    alive = [each for each in state.members.values() if each.member_id in others]
+    if len(alive) < len(others):
+        return lease_s
+    is_behind = any((each.log_epoch, each.log_end) > (own.log_epoch, own.log_end) for each in alive)
+    return (bool(alive) + is_behind) * _RESTARTED_S
+
+
+def best_successor(state: SetState, ready: Collection[int]) -> int | None:
+    """The preferred one of the members that are ready and alive."""
+    members = [each for each in state.members.values() if each.member_id in ready]
+    best = min(members, key=lambda each: (each.priority, each.member_id), default=None)
+    return best.member_id if best else None
 
 
 def first_set(state: SetState, member_id: int, *, min_copies: int) -> tuple[int, ...]:

@@ -10,11 +10,16 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from kourou.broker.replication.reign import Reign, boottime_s
+from kourou.broker.replication.reign import boottime_s
 from kourou.failover.set_client import SetClient, Throne
 from kourou.failover.set_state import MemberValue
 
 _MAX_MARGIN_S: Final = 1.0
+
+
+def deadline_of(sent_s: float, ttl_s: float) -> float:
+    """Until when to rely on what was granted for `ttl_s` in the answer to a request."""
+    return sent_s + ttl_s - min(_MAX_MARGIN_S, ttl_s / 4)
 
 
 class MemberLease:
@@ -40,34 +45,34 @@ class MemberLease:
         """How often it is renewed."""
         return self._ttl_s / 3
 
-    async def renew(self, reign: Reign | None, throne: Throne | None) -> None:
-        """Renew it, or get a new one; a reign is prolonged, or ends if its key is gone. EtcdUnavailableError,
-        EtcdRefusedError."""
+    async def renew(self, throne: Throne | None, lost: Callable[[str], None]) -> bool:
+        """Renew it, or get a new one; whether it holds the key of `throne`. `lost` is called with the reason
+        as soon as that is known to be gone. EtcdUnavailableError, EtcdRefusedError."""
         async with self._lock:
-            await self._renew(reign, throne)
+            return await self._renew(throne, lost)
 
-    async def _renew(self, reign: Reign | None, throne: Throne | None) -> None:
-        sent_s = self._now_s()
-        etcd, held = self._client.etcd, None
+    async def _renew(self, throne: Throne | None, lost: Callable[[str], None]) -> bool:
+        sent_s, is_held = self._now_s(), False
+        etcd = self._client.etcd
         lease = await etcd.keep_alive(self.lease_id) if self.lease_id else None
         if lease is not None:
             held = await self._client.held_by(self._member.member_id)
             if held.member_lease_id != lease.lease_id:
                 lease = None
+            elif throne is not None:
+                is_held = held.master_created_revision == throne.created_revision
+                if not is_held:
+                    lost("its key in etcd is gone")
         if lease is None:
-            if reign is not None and self.lease_id:
-                reign.end("its lease in etcd has expired")
+            if throne is not None:
+                lost("its lease in etcd has expired")
             self.lease_id, self.deadline_s = 0, 0.0
             sent_s = self._now_s()
             lease = await etcd.grant(self._ttl_s)
             await self._client.show_alive(self._member, lease.lease_id)
             self.lease_id = lease.lease_id
-        elif reign is not None and throne is not None and held is not None:
-            if held.master_created_revision != throne.created_revision:
-                reign.end("its key in etcd is gone")
-        self.deadline_s = sent_s + lease.ttl_s - min(_MAX_MARGIN_S, lease.ttl_s / 4)
-        if reign is not None:
-            reign.renewed(self.deadline_s)
+        self.deadline_s = deadline_of(sent_s, lease.ttl_s)
+        return is_held
 
     async def end(self) -> None:
         """Give it back: its keys are gone at once, if etcd can be reached."""

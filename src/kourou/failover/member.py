@@ -1,18 +1,19 @@
 """FailoverMember: one member of a broker set, and the broker that it runs in the role of the moment.
 
-Three tasks: one follows the keys of the set in etcd, one renews the lease, and one acts: it takes over where
-there is no master, follows the master there is, keeps the in-sync set while this member is master, and steps
-down when its reign is over. To change the role is to stop the broker and to start it anew, in this process,
-at the same address: a slave that becomes master goes through the recovery that every start of a master does.
+One task follows the keys of the set in etcd, one renews the lease, one collects promises while etcd cannot
+be reached, and one acts: it takes over where there is no master, follows the master there is, keeps the
+in-sync set while this member is master, and steps down when its reign is over. To change the role is to stop
+the broker and to start it anew, in this process, at the same address: a slave that becomes master goes
+through the recovery that every start of a master does.
 
-Not here: what a master may do (broker/replication/reign.py), who may become one (election.py).
+Not here: what a master may do (broker/replication/reign.py), who may become one (election.py), who is in
+sync (in_sync_upkeep.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -31,7 +32,6 @@ from kourou.broker.services import with_ports
 from kourou.broker.settings import store_config, store_host, store_root
 from kourou.clock import Clock
 from kourou.config.broker import MASTER_ID, SLAVE, SYNC_MASTER, BrokerConfig
-from kourou.config.checks import split_addresses
 from kourou.errors import (
     ConfigError,
     EtcdRefusedError,
@@ -39,33 +39,31 @@ from kourou.errors import (
     KourouError,
     RequestError,
 )
-from kourou.etcd import EtcdClient, watch
-from kourou.failover.election import Candidacy, candidacy, first_set
+from kourou.etcd import watch
+from kourou.failover.election import Candidacy, best_successor, candidacy, first_set, restarted_wait_s
 from kourou.failover.identity import IdentityFile, MemberIdentity
-from kourou.failover.in_sync import LogSeen, SlaveSeen, next_in_sync
+from kourou.failover.in_sync_upkeep import InSyncUpkeep, names
 from kourou.failover.lease import MemberLease
+from kourou.failover.promises import Promise, PromiseRequests
 from kourou.failover.requests import FailoverRequests, failover_keys
 from kourou.failover.set_client import SetClient, Throne
-from kourou.failover.set_state import MasterValue, MemberValue, SetKeys, SetState, sorted_members
+from kourou.failover.set_state import MasterValue, MemberValue, SetState
 from kourou.protocol.codes import ResponseCode
+from kourou.protocol.headers.controller import PromiseRequestHeader
 from kourou.store.disk.files import Files
 from kourou.transport.addresses import join_address
 from kourou.transport.tasks import TaskOwner
 
 if TYPE_CHECKING:
-    from kourou.broker.replication.replica_link import ReplicaLink
     from kourou.etcd.client import MemberStatus
     from kourou.metrics.families import Family
     from kourou.store.kernel import KernelChoice
 
 _log = logging.getLogger(__name__)
 
-_JOIN_S: Final = 0.005
-_STEP_S: Final = 0.05  # between two looks at the slaves, while one of them may join or leave
 _RETRY_S: Final = 0.25
 _ROLE_STOP_MS: Final = 1_000
 _HANDOVER_S: Final = 2.0
-_LAST_S: Final = 1.5  # how much later one tries that has just been started
 _SUCCESSOR_S: Final = 5.0
 _STATUS_S: Final = 60.0
 
@@ -83,16 +81,15 @@ class FailoverMember:
         checks: Iterable[AdmissionCheck] = (),
         has_metrics: bool = False,
     ) -> None:
+        _check(config)
         self._config = with_ports(config)
         self._files = files or Files()
         self._clock = clock or Clock()
         self._hooks = hooks
         self._checks = tuple(checks)
         self._has_metrics = has_metrics
-        self._keys = SetKeys.of(
-            config.failover_etcd_prefix, config.broker_cluster_name, self._config.broker_name
-        )
-        self._client = SetClient(_etcd_client(config), self._keys)
+        self._client = SetClient.of(self._config)
+        self._keys = self._client.keys
         self._tasks = TaskOwner("failover")
         self._requests = FailoverRequests(
             self,
@@ -105,18 +102,17 @@ class FailoverMember:
         self._identity: MemberIdentity | None = None
         self._lease: MemberLease | None = None
         self._broker: BrokerController | None = None
-        self._reign: Reign | None = None
-        self._throne: Throne | None = None
+        self._upkeep: InSyncUpkeep | None = None
+        self._promise = Promise(config.failover_lease_seconds)
+        self._addresses: dict[int, str] = {}  # of all members that were seen
+        self._is_claiming = False  # whether the outcome of a transaction that makes it master is open
         self._parted_at: int | None = None
         self._successor: int | None = None
         self._is_retiring = False
         self._is_up_to_date = False  # whether it has followed or reigned since the process was started
-        self._is_unsettled = False  # whether the last change of the in-sync set may have been done
         self.is_serving = False
         """Whether the broker has started in its present role."""
         self._no_master_since: float | None = None
-        self._gone_since: dict[int, float] = {}
-        self._end_before = 0
         self._said: dict[str, str] = {}
         self.state = SetState(self._keys)
         """What etcd had last."""
@@ -131,20 +127,25 @@ class FailoverMember:
         try:
             await self._join()
             await self._start_broker()
+            self._lease = self._new_lease()
         except BaseException:
             self._client.etcd.close()
             raise
         self._tasks.start(self._follow_set(), "watch")
         self._tasks.start(self._keep_lease(), "lease")
         self._tasks.start(self._keep_statuses(), "etcd")
+        if self._config.failover_continues_without_etcd:
+            assert self._identity is not None
+            requests = PromiseRequests(self._config, self._identity, self._addresses)
+            self._tasks.start(requests.run(lambda: self._reign if self.is_serving else None), "promises")
         self._tasks.start(self._keep_role(), "role")
 
     async def stop(self, timeout_ms: int = 5_000) -> None:
         """Stop in order; a master hands over first."""
         self._is_retiring = True
-        if self._reign is not None and self._reign.is_good() and self.is_serving:
+        if self._upkeep is not None and self._upkeep.reign.is_good() and self.is_serving:
             with suppress(KourouError):
-                await self._abdicate(self._best_successor())
+                await self._abdicate(self._upkeep, self._best_successor())
         await self._tasks.stop()
         try:
             if self._reign is not None:
@@ -180,6 +181,10 @@ class FailoverMember:
         """The number of this member in its set."""
         assert self._identity is not None, "the member is not started"
         return self._identity.member_id
+
+    @property
+    def _reign(self) -> Reign | None:
+        return self._upkeep.reign if self._upkeep is not None else None
 
     @property
     def is_master(self) -> bool:
@@ -246,19 +251,20 @@ class FailoverMember:
                 ) from error
             self._say("etcd cannot be reached: this broker starts as a slave (%s)", error)
         self._identity = known
-        config = self._config
-        self._lease = MemberLease(
-            self._client,
-            MemberValue(
-                member_id=known.member_id,
-                address=self.address,
-                ha_address=self._ha_address,
-                priority=config.broker_election_priority,
-                software=f"kourou {__version__}",
-            ),
-            config.failover_lease_seconds,
-        )
         _log.info("this broker is member %d of set %s", known.member_id, self._keys.prefix)
+
+    def _new_lease(self) -> MemberLease:
+        config, broker = self._config, self.broker
+        value = MemberValue(
+            member_id=self.member_id,
+            address=self.address,
+            ha_address=self._ha_address,
+            priority=config.broker_election_priority,
+            software=f"kourou {__version__}",
+            log_epoch=broker.running.master.last_epoch,
+            log_end=broker.services.store.log.max_phy_offset,
+        )
+        return MemberLease(self._client, value, config.failover_lease_seconds)
 
     def _taken_part(self) -> None:
         """Remember that this store has been the set's: what it has beyond the master's log may be cut off."""
@@ -349,20 +355,36 @@ class FailoverMember:
     async def _follow_set(self) -> None:
         async for seen in watch(self._client.etcd, self._keys.prefix):
             self.state.update(seen)
+            self._addresses |= {each.member_id: each.address for each in self.state.members.values()}
             self._changed.set()
 
     async def _keep_lease(self) -> None:
         lease = self._lease
         assert lease is not None
         while True:
+            throne = self._upkeep.throne if self._upkeep is not None else None
             try:
-                await lease.renew(self._reign, self._throne)
+                is_held = await lease.renew(throne, partial(self._key_lost, throne))
             except (EtcdUnavailableError, EtcdRefusedError) as error:
                 self._say("the lease cannot be renewed: %s", error)
                 await asyncio.sleep(_RETRY_S)
             else:
                 self._said.clear()
+                if is_held and (reign := self._reign_of(throne)) is not None:
+                    reign.renewed(lease.deadline_s)
                 await asyncio.sleep(lease.period_s)
+
+    def _reign_of(self, throne: Throne | None) -> Reign | None:
+        """The present reign, if it has this key."""
+        upkeep = self._upkeep
+        if throne is None or upkeep is None or upkeep.throne.created_revision != throne.created_revision:
+            return None
+        return upkeep.reign
+
+    def _key_lost(self, throne: Throne | None, reason: str) -> None:
+        if (reign := self._reign_of(throne)) is not None:
+            reign.key_lost(reason)
+            self._changed.set()
 
     async def _keep_statuses(self) -> None:
         while True:
@@ -424,196 +446,193 @@ class FailoverMember:
         if candidate.problem is not None:
             self._say("there is no master: %s", candidate.problem)
             return self._config.failover_lease_seconds
-        others = self.state.members.keys() - {self.member_id}
-        is_last = not self._is_up_to_date and self.state.in_sync and others & set(self.state.in_sync.members)
-        left_s = self._no_master_since + candidate.turn_s + (_LAST_S if is_last else 0.0) - now_s
+        left_s = max(self._no_master_since + candidate.turn_s - now_s, self._promised_s)
         if left_s > 0:
             return left_s
         await self._take_over()
         return 0.0 if self._reign is not None else _RETRY_S
 
     def _candidacy(self) -> Candidacy:
-        return candidacy(
+        config, log = self._config, self.broker.services.store.log
+        found = candidacy(
             self.state,
             self.member_id,
-            end_phy_offset=self.broker.services.store.log.max_phy_offset,
-            may_lose_messages=self._config.failover_may_lose_messages,
+            end_phy_offset=log.max_phy_offset,
+            may_lose_messages=config.failover_may_lose_messages,
         )
+        if self._is_up_to_date or found.problem is not None:
+            return found
+        wait_s = restarted_wait_s(self.state, self.member_id, config.failover_lease_seconds)
+        return replace(found, turn_s=found.turn_s + wait_s)
+
+    @property
+    def _promised_s(self) -> float:
+        """For how long this member may not take over: it has promised that to a master without etcd. One that
+        hands over needs no promise."""
+        state = self.state
+        has_promised = self._config.failover_continues_without_etcd and state.in_sync is not None
+        return self._promise.left_s if has_promised and state.handover is None else 0.0
 
     async def _take_over(self) -> None:
-        lease, state = self._lease, self.state
-        assert lease is not None
-        if lease.deadline_s - boottime_s() < lease.period_s:
-            await lease.renew(None, None)
+        state = self.state
+        await self._renew_lease()
         slave = self.broker.running.slave
         if state.handover == self.member_id and slave is not None:
             await slave.copy_tables()
         # The state may have changed meanwhile. From here to the transaction nothing else runs.
-        if state.master is not None or self._parted_at is not None or self._candidacy().problem is not None:
+        if state.master is not None or self._parted_at is not None or self._promised_s > 0:
+            return
+        if self._candidacy().problem is not None:
             return
         epoch = max(state.epoch, self.broker.running.master.last_epoch) + 1
+        members = first_set(state, self.member_id, min_copies=self.min_in_sync)
+        claimed = await self._claim(state, epoch, members)
+        if claimed is None:
+            return
+        throne, deadline_s = claimed
+        self._no_master_since = None
+        self._successor = None
+        reign = Reign(epoch=epoch, member_id=self.member_id, in_sync=members, deadline_s=deadline_s)
+        reign.on_end.append(self._changed.set)
+        self._upkeep = InSyncUpkeep(
+            self._client,
+            reign,
+            throne,
+            self._config,
+            min_copies=self.min_in_sync,
+            broker=lambda: self._broker if self.is_serving else None,
+            alive=lambda: self.state.members,
+        )
+        await asyncio.to_thread(self._taken_part)
+        _log.info("member %d takes over in epoch %d; in sync: %s", self.member_id, epoch, names(members))
+        await self._change_role()
+
+    async def _renew_lease(self) -> None:
+        """Renew the lease, if it was not done lately."""
+        lease = self._lease
+        assert lease is not None
+        if lease.deadline_s - boottime_s() < lease.period_s:
+            await lease.renew(None, lambda reason: None)
+
+    async def _claim(
+        self, state: SetState, epoch: int, in_sync: tuple[int, ...]
+    ) -> tuple[Throne, float] | None:
+        """Write the master's key and the in-sync set; how long the lease of it lasts. None: the state in etcd
+        is another one."""
+        lease = self._lease
+        assert lease is not None
         master = MasterValue(
             member_id=self.member_id, epoch=epoch, address=self.address, ha_address=self._ha_address
         )
-        members = first_set(state, self.member_id, min_copies=self.min_in_sync)
         lease_id, deadline_s = lease.lease_id, lease.deadline_s
+        if not lease_id:
+            return None
+        self._is_claiming = True
         try:
-            throne = await self._client.take_over(state, master, members, lease_id)
+            throne = await self._client.take_over(state, master, in_sync, lease_id)
         except EtcdUnavailableError:
             # It may have been done: without the lease it is undone.
             await lease.end()
             raise
+        finally:
+            self._is_claiming = False
         if throne is None:
-            return
+            return None
         if lease.lease_id != lease_id:  # it was lost meanwhile: the key is not under the present one
             await self._client.remove_master(throne.created_revision)
-            return
-        self._throne = throne
-        self._no_master_since = None
-        self._successor = None
-        self._is_unsettled = False
-        self._gone_since.clear()
-        self._reign = Reign(epoch=epoch, member_id=self.member_id, in_sync=members, deadline_s=deadline_s)
-        self._reign.on_end.append(self._changed.set)
-        await asyncio.to_thread(self._taken_part)
-        _log.info("member %d takes over in epoch %d; in sync: %s", self.member_id, epoch, _names(members))
-        await self._change_role()
+            return None
+        return throne, deadline_s
 
     # -- as master -----------------------------------------------------------------------------------------
 
     async def _reign_on(self) -> float:
         """One step of a master; when the next one is due."""
-        reign = self._reign
-        assert reign is not None
+        upkeep = self._upkeep
+        assert upkeep is not None
+        reign, created = upkeep.reign, upkeep.throne.created_revision
         if self._is_retiring:
             return _RETRY_S
-        if self._throne is not None and self.state.revision >= self._throne.created_revision:
-            if self.state.created_revision(self._keys.master) != self._throne.created_revision:
-                reign.end("its key in etcd is gone")
+        if self.state.revision >= created != self.state.created_revision(self._keys.master):
+            reign.key_lost("its key in etcd is gone")
         if not reign.is_good():
             await self._step_down(reign)
             return 0.0
+        if reign.lacks_key:
+            await self._reclaim(upkeep)
+            return 0.0 if reign.is_good() and not reign.lacks_key else _RETRY_S
+        if reign.rests_on_promises:
+            return min(_RETRY_S, reign.left_s)
         if self._successor is not None:
             successor, self._successor = self._successor, None
-            await self._abdicate(successor)
+            await self._abdicate(upkeep, successor)
             return 0.0
-        if self._is_unsettled:
-            await self._settle(reign)
-        wanted = self._wanted_set(reign)
-        if wanted != reign.in_sync:
-            # From now on those that join are waited for; the set is written when they have what was
-            # acknowledged before.
-            reign.propose(wanted)
-            if not self._have_acknowledged(wanted - reign.in_sync, reign):
-                return _JOIN_S
-            await self._change_in_sync(reign, wanted)
-        elif reign.proposed is not None:
-            reign.committed(reign.in_sync)
-        return min(_STEP_S, reign.left_s)
-
-    def _have_acknowledged(self, members: Iterable[int], reign: Reign) -> bool:
-        if self._config.broker_role != SYNC_MASTER:
-            return True
-        links = self._links()
-        return all(
-            each in links and links[each].ack_phy_offset >= reign.confirmed_phy_offset for each in members
-        )
+        return await upkeep.step()
 
     async def _step_down(self, reign: Reign) -> None:
         _log.warning("member %d is no longer master: %s", self.member_id, reign.why_not_good)
         reign.end(reign.why_not_good or "")
-        self._reign = self._throne = None
+        self._upkeep = None
         await self._change_role()
 
-    def _links(self) -> dict[int, ReplicaLink]:
-        return self.broker.running.master.server.member_links() if self.is_serving else {}
+    # -- without etcd ----------------------------------------------------------------------------------------
 
-    def _wanted_set(self, reign: Reign) -> frozenset[int]:
-        now_s = asyncio.get_running_loop().time()
-        links, log = self._links(), self.broker.services.store.log
-        slaves = {
-            member: SlaveSeen(
-                ack_phy_offset=link.ack_phy_offset,
-                behind_s=link.lag.seconds(now_s),
-                min_phy_offset=link.slave.min_phy_offset if link.slave else 0,
-            )
-            for member, link in links.items()
-            if member in self.state.members or member in reign.in_sync
-        }
-        for member in reign.in_sync:
-            if member in slaves or member == self.member_id:
-                self._gone_since.pop(member, None)
-            else:
-                self._gone_since.setdefault(member, now_s)
-        acknowledged = max(reign.begin_phy_offset, self._end_before)
-        self._end_before = log.max_phy_offset
-        return next_in_sync(
-            reign.in_sync,
-            self.member_id,
-            slaves,
-            LogSeen(min_phy_offset=log.min_phy_offset, acknowledged_phy_offset=acknowledged),
-            gone_s={member: now_s - since for member, since in self._gone_since.items()},
-            max_behind_s=self._config.ha_max_time_slave_not_catchup / 1000,
-            min_copies=self.min_in_sync,
-        )
+    def promise(self, header: PromiseRequestHeader) -> int:
+        """Promise a master that cannot reach etcd not to take over; for how many milliseconds.
+        RequestError."""
+        assert self._identity is not None
+        problem = None
+        if not self._config.failover_continues_without_etcd:
+            problem = f"failoverContinuesWithoutEtcd is not set at member {self.member_id}"
+        elif header.kourou_set_id != self._identity.set_id:
+            problem = f"this is a member of set {self._identity.set_id}"
+        elif header.kourou_epoch < self.state.epoch:
+            problem = f"epoch {self.state.epoch} has begun"
+        elif self._upkeep is not None or self._is_claiming:
+            problem = f"member {self.member_id} takes over itself"
+        if problem is not None:
+            raise RequestError(ResponseCode.CONTROLLER_INVALID_MASTER, problem)
+        return self._promise.give(header.kourou_asked_ms)
 
-    async def _change_in_sync(self, reign: Reign, wanted: frozenset[int]) -> None:
-        """Write another set. Until etcd has it, acknowledgements wait for the members of both."""
-        assert self._throne is not None
-        before, links = reign.in_sync, self._links()
-        acks = (links[each].ack_phy_offset for each in wanted if each in links)
-        phy_offset = min([reign.confirmed_phy_offset, *acks])
-        if any(each not in links for each in wanted - {self.member_id}):
-            phy_offset = min(phy_offset, self._throne.in_sync.phy_offset)
-        try:
-            throne = await self._client.change_in_sync(
-                self._throne, sorted_members(wanted), phy_offset=phy_offset
-            )
-        except EtcdUnavailableError as error:
-            self._is_unsettled = error.may_be_done
-            if not error.may_be_done:
-                reign.committed(before)
-            raise
-        self._set_throne(reign, throne)
-
-    async def _settle(self, reign: Reign) -> None:
-        """Write the set that etcd has once more after a change of unknown outcome: if that is still under
-        way, it fails from then on."""
-        assert self._throne is not None
-        found = await self._client.read_throne(self._throne)
-        if found is not None:
-            in_sync = found.in_sync
-            found = await self._client.change_in_sync(found, in_sync.members, phy_offset=in_sync.phy_offset)
-        self._is_unsettled = False
-        self._set_throne(reign, found)
-
-    def _set_throne(self, reign: Reign, throne: Throne | None) -> None:
-        if throne is None:
-            reign.end("another member is master, or its key in etcd was removed")
+    async def _reclaim(self, upkeep: InSyncUpkeep) -> None:
+        """Write the master's key again, which has expired while etcd could not be reached."""
+        reign = upkeep.reign
+        await self._renew_lease()
+        state = await self._client.read()
+        in_sync, master = state.in_sync, state.master
+        if master is not None and (master.member_id, master.epoch) == (self.member_id, reign.epoch):
+            return  # an attempt of unknown outcome, whose lease has been given up
+        known = {self.member_id, *reign.waited_for}
+        is_same = in_sync is not None and master is None and state.epoch == reign.epoch
+        if in_sync is None or not is_same or not known.issuperset(in_sync.members):
+            reign.end("its key in etcd was gone, and the set has changed meanwhile")
             return
-        if throne.in_sync.members != sorted_members(reign.in_sync):
-            _log.info("in sync: %s (before: %s)", _names(throne.in_sync.members), _names(reign.in_sync))
-        self._throne = throne
-        reign.committed(throne.in_sync.members)
-        self.broker.running.master.in_sync_changed()
+        claimed = await self._claim(state, reign.epoch, in_sync.members)
+        if claimed is None:
+            return  # it is read again
+        throne, deadline_s = claimed
+        upkeep.hold(throne)
+        reign.key_found(deadline_s)
+        _log.info("etcd is back: member %d is master in epoch %d as before", self.member_id, reign.epoch)
 
     # -- handing over ----------------------------------------------------------------------------------------
 
     async def hand_over(self, target: int | None) -> int:
         """Begin to hand over to a member, or to the best one; which it is. RequestError."""
-        if self._reign is None or not self._reign.is_good():
+        upkeep = self._upkeep
+        if upkeep is None or not upkeep.reign.is_good():
             raise RequestError(ResponseCode.CONTROLLER_INVALID_MASTER, "this broker is not the master")
         successor = target if target is not None else self._best_successor()
         if successor is None:
             raise RequestError(
                 ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, "no other member is in sync and alive"
             )
-        if successor not in self._reign.in_sync:
+        in_sync = upkeep.reign.in_sync
+        if successor not in in_sync:
             raise RequestError(
                 ResponseCode.CONTROLLER_INVALID_REPLICAS,
-                f"member {successor} is not in sync; the members in sync are {_names(self._reign.in_sync)}",
+                f"member {successor} is not in sync; the members in sync are {names(in_sync)}",
             )
-        if successor not in self._links():
+        if successor not in upkeep.links():
             raise RequestError(
                 ResponseCode.CONTROLLER_INVALID_REPLICAS,
                 f"member {successor} is not connected to the master now; it reconnects within seconds, or "
@@ -624,25 +643,22 @@ class FailoverMember:
         return successor
 
     def _best_successor(self) -> int | None:
-        reign, members = self._reign, self.state.members
-        if reign is None:
+        upkeep = self._upkeep
+        if upkeep is None:
             return None
-        ready = [members[each] for each in self._links() if each in reign.in_sync and each in members]
-        best = min(ready, key=lambda each: (each.priority, each.member_id), default=None)
-        return best.member_id if best else None
+        return best_successor(self.state, upkeep.reign.in_sync & upkeep.links().keys())
 
-    async def _abdicate(self, successor: int | None) -> None:
+    async def _abdicate(self, upkeep: InSyncUpkeep, successor: int | None) -> None:
         """Accept nothing more, wait until the successor has everything, and let it take over."""
-        reign, throne = self._reign, self._throne
-        assert reign is not None and throne is not None
+        reign = upkeep.reign
         reign.end("it hands over" if successor is None else f"it hands over to member {successor}")
         log, deadline_s = self.broker.services.store.log, boottime_s() + _HANDOVER_S
         while successor is not None and boottime_s() < deadline_s:
-            link = self._links().get(successor)
+            link = upkeep.links().get(successor)
             if link is None or link.ack_phy_offset >= log.max_phy_offset:
                 break
             await asyncio.sleep(0.01)
-        await self._client.remove_master(throne.created_revision, successor=successor)
+        await self._client.remove_master(upkeep.throne.created_revision, successor=successor)
         _log.info("member %d has handed over%s", self.member_id, f" to {successor}" if successor else "")
         if successor is None:
             return
@@ -658,22 +674,14 @@ async def _fail_with(broker: BrokerController) -> None:
     await broker.wait_failed()
 
 
-def _names(members: Iterable[int]) -> str:
-    return ", ".join(map(str, sorted(members)))
-
-
-def _etcd_client(config: BrokerConfig) -> EtcdClient:
-    tls = None
-    if config.failover_etcd_ca_file:
-        try:
-            tls = ssl.create_default_context(cafile=config.failover_etcd_ca_file)
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigError(
-                f"failoverEtcdCaFile={config.failover_etcd_ca_file}: {error.strerror or error}"
-            ) from error
-    return EtcdClient(
-        split_addresses(config.failover_etcd_endpoints),
-        tls=tls,
-        user=config.failover_etcd_user or None,
-        password=config.failover_etcd_password or None,
-    )
+def _check(config: BrokerConfig) -> None:
+    if config.is_slave:
+        raise ConfigError(
+            "fail-over: brokerRole=SLAVE, but the members of a set choose their roles; set SYNC_MASTER or "
+            "ASYNC_MASTER, which is how a master acknowledges"
+        )
+    if config.failover_continues_without_etcd and config.failover_may_lose_messages:
+        raise ConfigError(
+            "fail-over: failoverContinuesWithoutEtcd and failoverMayLoseMessages exclude each other: a "
+            "member that is not in sync could become master beside one without etcd; set one to false"
+        )

@@ -5,6 +5,10 @@
     1005  the controller's leader  the master: tools send 1002 and 1006 to the leader
     1006  sync state set           all members, in sync or not
 
+and one of Kourou's own, between members:
+
+    29006 promise                  not to take over while the master cannot reach etcd (promises.py)
+
 Every member answers from the state of etcd that it saw last. `brokerId` is a member's number, which it keeps
 in either role. Not here: how a handover is done (FailoverControl).
 """
@@ -35,6 +39,8 @@ from kourou.protocol.headers.controller import (
     GetMetaDataResponseHeader,
     GetReplicaInfoRequestHeader,
     GetReplicaInfoResponseHeader,
+    PromiseRequestHeader,
+    PromiseResponseHeader,
 )
 from kourou.transport.dispatcher import run_request
 from kourou.transport.request import Processor, Request
@@ -71,6 +77,10 @@ class FailoverControl(Protocol):
         """How the members of etcd answered last; empty if that is not known yet."""
         ...
 
+    def promise(self, header: PromiseRequestHeader) -> int:
+        """Promise not to take over; for how many milliseconds. RequestError if that is not possible."""
+        ...
+
     async def hand_over(self, target: int | None) -> int:
         """Start a handover to `target`, a living member in sync, or to the preferred one of those. Returns
         its number while this member is still the master: the response leaves before the role changes.
@@ -94,6 +104,7 @@ class FailoverRequests:
             RequestCode.CONTROLLER_GET_REPLICA_INFO: self.get_replica_info,
             RequestCode.CONTROLLER_GET_METADATA_INFO: self.get_metadata,
             RequestCode.CONTROLLER_GET_SYNC_STATE_DATA: self.get_sync_state_data,
+            RequestCode.PROMISE_KOUROU_MASTER: self.promise,
         }
 
     # -- the set ---------------------------------------------------------------------------------
@@ -133,6 +144,12 @@ class FailoverRequests:
             peers=";".join(f"{each.member_id}-{each.address}" for each in state.members.values()),
         )
         request.reply(header)
+
+    def promise(self, request: Request) -> None:
+        """29006: do not take over for a while."""
+        header = request.header(PromiseRequestHeader)
+        self._check_name(header.broker_name, header.cluster_name)
+        request.reply(PromiseResponseHeader(kourou_granted_ms=self._control.promise(header)))
 
     # -- handover --------------------------------------------------------------------------------
 

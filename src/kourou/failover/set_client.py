@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import logging
 import secrets
+import ssl
 from dataclasses import dataclass
+from typing import Self
 
+from kourou.config.broker import BrokerConfig
+from kourou.config.checks import split_addresses
 from kourou.errors import ConfigError, EtcdUnavailableError
 from kourou.etcd import EtcdClient, Snapshot, absent, created_at, delete, get, modified_at, put
 from kourou.failover.identity import MemberIdentity
@@ -49,6 +53,26 @@ class SetClient:
     def __init__(self, etcd: EtcdClient, keys: SetKeys) -> None:
         self.etcd = etcd
         self.keys = keys
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> Self:
+        """The set of a broker with this configuration. ConfigError."""
+        tls = None
+        if config.failover_etcd_ca_file:
+            try:
+                tls = ssl.create_default_context(cafile=config.failover_etcd_ca_file)
+            except (OSError, ssl.SSLError) as error:
+                raise ConfigError(
+                    f"failoverEtcdCaFile={config.failover_etcd_ca_file}: {error.strerror or error}"
+                ) from error
+        etcd = EtcdClient(
+            split_addresses(config.failover_etcd_endpoints),
+            tls=tls,
+            user=config.failover_etcd_user or None,
+            password=config.failover_etcd_password or None,
+        )
+        keys = SetKeys.of(config.failover_etcd_prefix, config.broker_cluster_name, config.broker_name)
+        return cls(etcd, keys)
 
     async def read(self) -> SetState:
         """The state of this moment."""

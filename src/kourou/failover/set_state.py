@@ -49,13 +49,16 @@ class InSyncValue(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class MemberValue(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A member that is alive. A lower `priority` is preferred as master."""
+    """A member that is alive. A lower `priority` is preferred as master. `log_end` is where its log ended
+    when its process was started, `log_epoch` the epoch of the records there."""
 
     member_id: int
     address: str
     ha_address: str
     priority: int
     software: str = ""
+    log_epoch: int = 0
+    log_end: int = 0
 
 
 class SetValue(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

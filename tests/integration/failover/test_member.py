@@ -9,16 +9,19 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from kourou import AsyncProducer, Message
+from kourou.broker.replication.reign import boottime_s
 from kourou.config import NamesrvConfig
-from kourou.errors import ConfigError, EtcdRefusedError, RequestError
+from kourou.errors import ConfigError, EtcdRefusedError, EtcdUnavailableError, RequestError
 from kourou.etcd import EtcdClient, Snapshot
 from kourou.failover.set_state import InSyncValue, SetState, encode_value
 from kourou.namesrv.server import NameServer
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand
+from kourou.protocol.headers.controller import PromiseRequestHeader
 from kourou.protocol.headers.offsets import GetMaxOffsetRequestHeader, UpdateConsumerOffsetRequestHeader
 from kourou.protocol.record import decode_records
 from kourou.transport.client import RemotingClient
@@ -182,6 +185,118 @@ async def test_without_etcd_a_master_steps_down_at_its_deadline(tmp_path: Path) 
                 await brokers.stop(number)
 
 
+async def test_with_the_promises_of_all_a_master_goes_on_without_etcd(tmp_path: Path) -> None:
+    settings = {"failover_continues_without_etcd": True, "failover_lease_seconds": 2}
+    with etcd(tmp_path) as (member,):
+        async with NameServer(NamesrvConfig(bind_address="127.0.0.1", listen_port=0)) as namesrv:
+            brokers = BrokerSet(tmp_path, member.address, namesrv, settings)
+            for number in (1, 2, 3):
+                await brokers.start(number)
+            first = await brokers.master()
+            await brokers.until(lambda: brokers.in_sync() == (1, 2, 3), "all in sync")
+            reign = brokers.members[first]._reign
+            assert reign is not None
+            member.pause()
+            try:
+                await brokers.until(lambda: reign.rests_on_promises, "the promises")
+                begin = boottime_s()
+                while boottime_s() < begin + 3:
+                    await send(brokers, f"at {boottime_s()}")
+                    assert brokers.masters == [first]
+            finally:
+                member.go_on()
+            await brokers.until(
+                lambda: not reign.rests_on_promises and not reign.lacks_key, "the lease is renewed"
+            )
+            await send(brokers, "after")
+            assert brokers.masters == [first] and brokers.members[first]._reign is reign
+
+            # Without the promise of one of them it ends.
+            slave = next(each for each in brokers.members if each != first)
+            member.pause()
+            try:
+                await brokers.stop(slave)
+                await brokers.until(lambda: not brokers.masters, "no master")
+            finally:
+                member.go_on()
+            await brokers.master()
+            await send(brokers, "two of three")
+            for number in list(brokers.members):
+                await brokers.stop(number)
+
+
+async def test_a_master_without_etcd_gets_its_key_back(brokers: BrokerSet) -> None:
+    """Its key expires while etcd is there for all others; they have promised to leave it alone."""
+    brokers.settings |= {"failover_continues_without_etcd": True, "failover_lease_seconds": 2}
+    for number in (1, 2, 3):
+        await brokers.start(number)
+    first = await brokers.master()
+    await brokers.until(lambda: brokers.in_sync() == (1, 2, 3), "all in sync")
+    master = brokers.members[first]
+    slave = brokers.members[next(each for each in brokers.members if each != first)]
+    reign, lease, client = master._reign, master._lease, master._client
+    assert reign is not None and lease is not None
+
+    async def away(*words: Any, **options: Any) -> Any:
+        raise EtcdUnavailableError("cut off by the test", may_be_done=False)
+
+    renew, take_over = lease.renew, client.take_over
+    lease.renew = client.take_over = away  # type: ignore[method-assign]
+    try:
+        await brokers.until(lambda: slave.state.master is None, "the key has expired")
+        await brokers.until(lambda: reign.lacks_key, "the master has noticed")
+        begin = boottime_s()
+        while boottime_s() < begin + 3:
+            await send(brokers, f"at {boottime_s()}")
+            assert brokers.masters == [first]
+        assert slave.state.master is None
+    finally:
+        lease.renew, client.take_over = renew, take_over  # type: ignore[method-assign]
+    await brokers.until(lambda: slave.state.master is not None, "the key")
+    assert slave.state.epoch == reign.epoch and slave.state.in_sync is not None
+    await send(brokers, "after")
+    await brokers.until(lambda: not reign.rests_on_promises, "the lease is renewed")
+    assert brokers.masters == [first] and master._reign is reign
+    # The set is kept as before.
+    await brokers.stop(next(number for number in brokers.members if brokers.members[number] is slave))
+    await brokers.until(lambda: len(brokers.in_sync()) == 2, "a smaller set")
+    await send(brokers, "two of three")
+
+
+async def test_who_promises_what(brokers: BrokerSet) -> None:
+    brokers.settings |= {"failover_continues_without_etcd": True, "failover_lease_seconds": 2}
+    await brokers.start(1)
+    await brokers.start(2)
+    first = await brokers.master()
+    await brokers.until(lambda: brokers.in_sync() == (1, 2), "both in sync")
+    master, slave = brokers.members[first], brokers.members[3 - first]
+    assert slave._identity is not None
+    header = PromiseRequestHeader(
+        cluster_name="DefaultCluster",
+        broker_name="broker-a",
+        kourou_set_id=slave._identity.set_id,
+        kourou_member_id=first,
+        kourou_epoch=slave.state.epoch,
+        kourou_asked_ms=60_000,
+    )
+    assert slave.promise(header) == 2_000  # its own lease is the limit
+    for changes, problem in (
+        ({"kourou_epoch": slave.state.epoch - 1}, "has begun"),
+        ({"kourou_set_id": "other"}, "a member of set"),
+    ):
+        with pytest.raises(RequestError, match=problem):
+            slave.promise(msgspec.structs.replace(header, **changes))
+    with pytest.raises(RequestError, match="takes over itself"):
+        master.promise(header)
+    slave._is_claiming = True
+    with pytest.raises(RequestError, match="takes over itself"):
+        slave.promise(header)
+    slave._is_claiming = False
+    slave._config = dataclasses.replace(slave._config, failover_continues_without_etcd=False)
+    with pytest.raises(RequestError, match="failoverContinuesWithoutEtcd is not set at member"):
+        slave.promise(header)
+
+
 async def test_a_deposed_master_gives_up_what_it_cannot_confirm(brokers: BrokerSet) -> None:
     """What is appended, but not confirmed when the reign ends, is not acknowledged."""
     for number in (1, 2):
@@ -213,10 +328,10 @@ async def test_a_late_change_of_the_in_sync_set_is_not_done(brokers: BrokerSet) 
     await brokers.until(lambda: brokers.in_sync() == (1, 2, 3), "all in sync")
     master = brokers.members[first]
     master._is_retiring = True  # its own task leaves the set alone
-    reign, before = master._reign, master._throne
-    assert reign is not None and before is not None
+    assert master._upkeep is not None
+    reign, before = master._upkeep.reign, master._upkeep.throne
     reign.propose({1, 2})
-    await master._settle(reign)
+    await master._upkeep.settle()
     assert (await master._client.change_in_sync(before, (1, 2), phy_offset=0)) is None
     assert reign.in_sync == {1, 2, 3}
     assert reign.proposed is None
@@ -240,12 +355,13 @@ async def test_a_take_over_looks_at_the_state_after_its_waits(brokers: BrokerSet
     slave.state = state
     renew = lease.renew
 
-    async def renew_late(*words: Any) -> None:
-        await renew(*words)
+    async def renew_late(*words: Any) -> bool:
+        is_held = await renew(*words)
         others = tuple(each for each in (1, 2, 3) if each != slave.member_id)
         value = encode_value(InSyncValue(version=9, members=others))
         known = state._values[state.keys.in_sync]
         state._values[state.keys.in_sync] = dataclasses.replace(known, value=value)
+        return is_held
 
     async def take_over(*words: Any, **options: Any) -> None:
         raise AssertionError("a member that is not in sync takes over")
@@ -280,6 +396,23 @@ async def test_what_only_a_lost_master_had_is_cut_off_and_kept(brokers: BrokerSe
 
 
 # -- bad input ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"broker_role": "SLAVE"}, "brokerRole=SLAVE, but the members of a set choose their roles"),
+        (
+            {"failover_continues_without_etcd": True, "failover_may_lose_messages": True},
+            "failoverContinuesWithoutEtcd and failoverMayLoseMessages exclude each other",
+        ),
+    ],
+)
+async def test_keys_that_contradict_each_other(
+    brokers: BrokerSet, settings: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        await brokers.start(1, **settings)
 
 
 async def test_a_new_member_without_etcd(brokers: BrokerSet) -> None:

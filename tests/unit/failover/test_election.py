@@ -5,16 +5,29 @@ from __future__ import annotations
 from typing import Any
 
 from kourou.etcd import Changes, KeyValue, Snapshot
-from kourou.failover.election import candidacy, first_set
+from kourou.failover.election import best_successor, candidacy, first_set, restarted_wait_s
 from kourou.failover.set_state import InSyncValue, MemberValue, SetKeys, SetState, encode_value
 
 KEYS = SetKeys.of("/kourou", "c", "broker-a")
 
 
-def state(in_sync: tuple[int, ...] | None, alive: dict[int, int], handover: int | None = None) -> SetState:
-    """`alive`: priorities by member."""
+def state(
+    in_sync: tuple[int, ...] | None,
+    alive: dict[int, int],
+    handover: int | None = None,
+    logs: dict[int, tuple[int, int]] | None = None,
+) -> SetState:
+    """`alive`: priorities by member; `logs`: the last epoch and the end of theirs."""
+    log = logs or {}
     values: dict[str, Any] = {
-        KEYS.member(each): MemberValue(member_id=each, address="", ha_address="", priority=priority)
+        KEYS.member(each): MemberValue(
+            member_id=each,
+            address="",
+            ha_address="",
+            priority=priority,
+            log_epoch=log.get(each, (0, 0))[0],
+            log_end=log.get(each, (0, 0))[1],
+        )
         for each, priority in alive.items()
     }
     if in_sync is not None:
@@ -73,6 +86,26 @@ def test_one_whose_log_has_lost_its_end_does_not_take_over() -> None:
     assert "ends at 499, and was acknowledged up to 500" in problem
     assert candidacy(found, 1, end_phy_offset=499, may_lose_messages=True).problem is not None  # 2 is alive
     assert candidacy(state((1, 2), {1: 0}), 1, end_phy_offset=499, may_lose_messages=True).problem is None
+
+
+def test_after_a_crash_of_all_the_most_complete_log_is_first() -> None:
+    alive = {1: 0, 2: 0, 3: 0}
+    found = state((1, 2, 3), alive, logs={1: (4, 900), 2: (4, 1000), 3: (3, 2000)})
+    waits = {each: restarted_wait_s(found, each, 6.0) for each in alive}
+    assert waits[2] < waits[1] == waits[3]
+    # One that has just been started goes behind those that kept running, even with the same log.
+    assert waits[2] > 0
+    # Those that are not there yet have a lease's time.
+    found = state((1, 2, 3), {1: 0}, logs={1: (4, 900)})
+    assert restarted_wait_s(found, 1, 6.0) == 6.0
+    assert restarted_wait_s(state((1,), {1: 0, 2: 0}), 1, 6.0) == 0.0
+    assert restarted_wait_s(state(None, {1: 0, 2: 0}), 1, 6.0) == 0.0
+
+
+def test_the_successor_of_choice_has_the_lowest_priority_of_those_that_are_ready() -> None:
+    found = state((1, 2, 3), {1: 0, 2: 9, 3: 5})
+    assert best_successor(found, {2, 3}) == 3
+    assert best_successor(found, {4}) is None
 
 
 def test_any_member_founds_the_set() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kourou.broker.replication.reign import InSyncAcks, Reign
+from kourou.failover.promises import Promise
 
 
 class Boottime:
@@ -41,6 +42,44 @@ def test_a_deadline_that_has_passed_is_the_end() -> None:
     clock.now_s = 105.0
     held.renewed(110.0)  # the answer came too late
     assert not held.is_good()
+
+
+def test_promises_prolong_it_without_a_lease() -> None:
+    clock = Boottime()
+    held = reign(clock)
+    clock.now_s = 104.0
+    held.promised(108.0)
+    assert held.rests_on_promises
+    clock.now_s = 107.0
+    held.key_lost("its key in etcd is gone")
+    assert held.is_good() and held.lacks_key
+    held.key_found(112.0)
+    assert not held.lacks_key and not held.rests_on_promises
+    held.key_lost("its key in etcd is gone")  # by a hand
+    assert not held.is_good()
+
+
+def test_promises_that_come_too_late_or_run_out() -> None:
+    clock = Boottime()
+    held = reign(clock)
+    held.promised(104.0)  # shorter than the lease
+    assert not held.rests_on_promises
+    clock.now_s = 105.0
+    held.promised(110.0)
+    assert not held.is_good()
+    held.key_lost("its key in etcd is gone")
+    assert held.end_reason == "its key in etcd is gone"
+
+
+def test_a_promise_is_limited_and_an_earlier_process_may_have_given_one() -> None:
+    clock = Boottime()
+    promise = Promise(6, clock)
+    assert promise.left_s == 6.0
+    clock.now_s = 107.0
+    assert promise.left_s == 0.0
+    assert promise.give(60_000) == 6_000
+    assert promise.give(1_000) == 1_000  # does not shorten the first
+    assert promise.left_s == 6.0
 
 
 def test_an_end_is_for_good_and_says_why_once() -> None:

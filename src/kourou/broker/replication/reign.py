@@ -9,6 +9,10 @@ to the old one no more.
 
 The in-sync set that is waited for is the union of what etcd has committed and what was proposed: a member is
 left out only when etcd has the smaller set, and is waited for before etcd has the larger one.
+
+Promises of all members of the set (failover/promises.py) move the deadline, too, while etcd cannot be
+reached. Then the master's key may expire there, and the reign goes on without it until the key is written
+again.
 """
 
 from __future__ import annotations
@@ -40,11 +44,14 @@ class Reign:
         self.epoch = epoch
         self.member_id = member_id
         self._now_s = now_s
-        self._deadline_s = deadline_s
+        self._deadline_s = self._leased_s = deadline_s
+        self._promised_s = 0.0
         self._committed = frozenset(in_sync)
         self._proposed: frozenset[int] | None = None
         self._set_waited_for()
         self.end_reason: str | None = None
+        self.lacks_key = False
+        """Whether its key in etcd is gone, and has to be written again."""
         self.on_end: list[Callable[[], None]] = []
         self.confirmed_phy_offset = 0
         """Nothing behind this was acknowledged."""
@@ -62,7 +69,33 @@ class Reign:
         written before it may have been refused meanwhile."""
         if self._now_s() >= self._deadline_s:
             return
+        self._leased_s = max(self._leased_s, deadline_s)
         self._deadline_s = max(self._deadline_s, deadline_s)
+
+    def promised(self, deadline_s: float) -> None:
+        """All members that may take over have promised to wait."""
+        if self._now_s() >= self._deadline_s:
+            return
+        self._promised_s = deadline_s
+        self._deadline_s = max(self._deadline_s, deadline_s)
+
+    @property
+    def rests_on_promises(self) -> bool:
+        """Whether it lasts longer than its lease. A member that would join the set meanwhile has promised
+        nothing, so the set stays as it is."""
+        return self._promised_s > self._leased_s
+
+    def key_lost(self, reason: str) -> None:
+        """Its key in etcd is gone: the end, unless it rests on promises."""
+        if self.rests_on_promises and self.is_good():
+            self.lacks_key = True
+        else:
+            self.end(reason)
+
+    def key_found(self, deadline_s: float) -> None:
+        """Its key in etcd is there again, under a lease with this deadline."""
+        self.lacks_key = False
+        self.renewed(deadline_s)
 
     @property
     def left_s(self) -> float:

@@ -78,6 +78,8 @@ from kourou.protocol.headers.controller import (
     GetReplicaInfoRequestHeader,
     GetReplicaInfoResponseHeader,
     NotifyBrokerRoleChangedRequestHeader,
+    PromiseRequestHeader,
+    PromiseResponseHeader,
     RegisterBrokerToControllerRequestHeader,
     RegisterBrokerToControllerResponseHeader,
 )
@@ -293,6 +295,8 @@ __all__ = [
     "PopMessageResponseHeader",
     "ProducerSnapshotRequestHeader",
     "ProducerSnapshotResponseHeader",
+    "PromiseRequestHeader",
+    "PromiseResponseHeader",
     "PullMessageRequestHeader",
     "PullMessageResponseHeader",
     "PutKVConfigRequestHeader",

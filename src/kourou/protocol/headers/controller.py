@@ -1,4 +1,5 @@
-"""Headers of the controller (5.x): who is master, who is in sync, which broker ids are taken."""
+"""Headers of the controller (5.x): who is master, who is in sync, which broker ids are taken; and of promises
+between the members of a fail-over set."""
 
 from __future__ import annotations
 
@@ -18,6 +19,8 @@ __all__ = [
     "GetReplicaInfoRequestHeader",
     "GetReplicaInfoResponseHeader",
     "NotifyBrokerRoleChangedRequestHeader",
+    "PromiseRequestHeader",
+    "PromiseResponseHeader",
     "RegisterBrokerToControllerRequestHeader",
     "RegisterBrokerToControllerResponseHeader",
 ]
@@ -150,3 +153,20 @@ class ApplyBrokerIdResponseHeader(CommandHeader, kw_only=True):
 
     cluster_name: str | None = None
     broker_name: str | None = None
+
+
+class PromiseRequestHeader(CommandHeader, kw_only=True):
+    """PROMISE_KOUROU_MASTER: the master of a fail-over set asks a member not to take over for a while."""
+
+    cluster_name: str
+    broker_name: str
+    kourou_set_id: str
+    kourou_member_id: Int64
+    kourou_epoch: Int64
+    kourou_asked_ms: Int64
+
+
+class PromiseResponseHeader(CommandHeader, kw_only=True):
+    """For how long it has been promised, from when the request arrived."""
+
+    kourou_granted_ms: Int64
