@@ -102,7 +102,8 @@ class ReplicaClient:
         self._changed.set()
 
     async def run(self) -> None:
-        """Follow until cancelled, or until the log and the master's have parted."""
+        """Follow until cancelled, or until the log and the master's have parted; in a fail-over set, another
+        master is then followed."""
         retry_s = _FIRST_RETRY_S
         while True:
             self._changed.clear()
@@ -117,9 +118,13 @@ class ReplicaClient:
                 retry_s = _FIRST_RETRY_S
                 continue
             except (DivergedError, ReplicaError, StorageError) as error:
-                if not self._is_left_to_the_set(error):
-                    self._stop(str(error))
-                return
+                if self._is_left_to_the_set(error):
+                    return
+                self._stop(str(error))
+                if self._membership is None or not isinstance(error, DivergedError):
+                    return
+                await self._changed.wait()  # the log of another master may continue this one
+                continue
             except (KourouError, OSError, TimeoutError) as error:
                 if self.status.state is ReplicaState.FOLLOWING:
                     retry_s = _FIRST_RETRY_S

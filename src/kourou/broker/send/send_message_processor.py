@@ -349,7 +349,7 @@ class SendMessageProcessor(SendHandler):
         queue_offset: int,
     ) -> None:
         outcome = await batch.outcome(phy_offsets, queue_offset)
-        status = self._commit_cycle.status_of(max(outcome.phy_offsets) + 1)
+        status = self._commit_cycle.status_of(outcome.end_phy_offset)  # the new ones are safe
         self._answer.stored_many(
             request,
             queue_id,

@@ -35,11 +35,18 @@ def unsequenced(entries: Sequence[BatchEntry]) -> list[BatchEntry]:
 
 
 class BatchOutcome(NamedTuple):
-    """Where the messages of a batch are, and the ids of those that were there already; "" for the others."""
+    """Where the messages of a batch are, and the ids of those that were there already; "" for the others.
+    `original_ends`: where those end in the log."""
 
     phy_offsets: list[int]
     queue_offsets: list[int]
     original_ids: list[str]
+    original_ends: list[int]
+
+    @property
+    def end_phy_offset(self) -> int:
+        """Up to where the log has to be safe for the originals to be."""
+        return max(self.original_ends, default=0)
 
     def add(self, phy_offset: int, queue_offset: int, original_id: str) -> None:
         """The next message."""
@@ -131,7 +138,7 @@ class SequencedBatch:
         """Where every message is; given are the phy_offsets of the new ones, and the queue_offset of their
         first. RequestError: an original is undecided, or gone."""
         new = zip(phy_offsets, count(queue_offset), strict=False)
-        outcome = BatchOutcome([], [], [])
+        outcome = BatchOutcome([], [], [], [])
         for sent in self._repeated:
             if sent is None:
                 outcome.add(*next(new), "")
@@ -144,4 +151,5 @@ class SequencedBatch:
                     "send it again",
                 )
             outcome.add(original.phy_offset, original.queue_offset, original.msg_id)
+            outcome.original_ends.append(original.phy_offset + original.store_size)
         return outcome
