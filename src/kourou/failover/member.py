@@ -63,6 +63,7 @@ _log = logging.getLogger(__name__)
 
 _RETRY_S: Final = 0.25
 _ROLE_STOP_MS: Final = 1_000
+_CHANGE_S: Final = 10.0
 _HANDOVER_S: Final = 2.0
 _SUCCESSOR_S: Final = 5.0
 _STATUS_S: Final = 60.0
@@ -98,6 +99,7 @@ class FailoverMember:
             tasks=self._tasks,
         )
         self._changed = asyncio.Event()
+        self._role_lock = asyncio.Lock()  # held while the role changes
         self._identity_file = IdentityFile(self._files, store_root(self._config))
         self._identity: MemberIdentity | None = None
         self._lease: MemberLease | None = None
@@ -146,7 +148,7 @@ class FailoverMember:
         if self._upkeep is not None and self._upkeep.reign.is_good() and self.is_serving:
             with suppress(KourouError):
                 await self._abdicate(self._upkeep, self._best_successor())
-        await self._tasks.stop()
+        await self._stop_tasks()
         try:
             if self._reign is not None:
                 self._reign.end("the broker stops")
@@ -156,6 +158,14 @@ class FailoverMember:
             if self._lease is not None:
                 await self._lease.end()
             self._client.etcd.close()
+
+    async def _stop_tasks(self) -> None:
+        """End all tasks, but not in the middle of a change of role: a broker that is half started, or a log
+        that is half cut, would have to be ended by others."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CHANGE_S):
+                await self._role_lock.acquire()
+        await self._tasks.stop()
 
     async def wait_failed(self) -> None:
         """Raise what a task of this member, or its broker, died of; return when it has stopped."""
@@ -313,12 +323,13 @@ class FailoverMember:
 
     async def _change_role(self) -> None:
         """Stop the broker and start it in the role of the moment."""
-        self.is_serving = False
-        await self.broker.stop(_ROLE_STOP_MS)
-        if self._parted_at is not None:
-            await self._cut(self._parted_at)
-            self._parted_at = None
-        await self._start_broker()
+        async with self._role_lock:
+            self.is_serving = False
+            await self.broker.stop(_ROLE_STOP_MS)
+            if self._parted_at is not None:
+                await self._cut(self._parted_at)
+                self._parted_at = None
+            await self._start_broker()
 
     def _parted(self, common_phy_offset: int) -> None:
         self._parted_at = common_phy_offset

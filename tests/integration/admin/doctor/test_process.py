@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -32,7 +33,8 @@ def children(pid: int | str = "self") -> set[int]:
     """The processes that this one, or another, has started and not yet collected."""
     found = set()
     for task in Path(f"/proc/{pid}/task").iterdir():
-        found |= set(map(int, (task / "children").read_text().split()))
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+            found |= set(map(int, (task / "children").read_text().split()))
     return found
 
 
