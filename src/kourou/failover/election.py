@@ -65,11 +65,11 @@ def restarted_wait_s(state: SetState, member_id: int, lease_s: float) -> float:
     may have crashed and lost the end of the log. Those that kept running go first, then the one with the most
     complete log. Others of the set that were started later have a lease's time to come back."""
     own, in_sync = state.members.get(member_id), state.in_sync
-    if own is None or in_sync is None:
+    others = set(in_sync.members) - {member_id} if in_sync is not None else set()
+    if not others:
         return 0.0
-    others = set(in_sync.members) - {member_id}
     alive = [each for each in state.members.values() if each.member_id in others]
-    if len(alive) < len(others):
+    if own is None or len(alive) < len(others):  # its own key is written a moment after the start
         return lease_s
     is_behind = any((each.log_epoch, each.log_end) > (own.log_epoch, own.log_end) for each in alive)
     return (bool(alive) + is_behind) * _RESTARTED_S

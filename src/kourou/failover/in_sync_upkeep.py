@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _JOIN_S: Final = 0.005
+_OLD_S: Final = 0.5  # a look so long ago says nothing of what was acknowledged since
 _STEP_S: Final = 0.05  # between two looks at the slaves, while one of them may join or leave
 
 
@@ -52,6 +53,7 @@ class InSyncUpkeep:
         self._is_unsettled = False  # whether the last change may have been done
         self._gone_since: dict[int, float] = {}
         self._end_before = 0
+        self._looked_at = 0.0
         self.reign = reign
         self.throne = throne
         """The master's key, and the set as etcd has it."""
@@ -67,6 +69,8 @@ class InSyncUpkeep:
         reign = self.reign
         if self._is_unsettled:
             await self.settle()
+            if reign.rests_on_promises or not reign.is_good():
+                return _JOIN_S
         wanted = self._wanted()
         if wanted != reign.in_sync:
             # From now on those that join are waited for; the set is written when they have what was
@@ -83,24 +87,29 @@ class InSyncUpkeep:
         """Write the set that etcd has once more after a change of unknown outcome: if that is still under
         way, it fails from then on."""
         found = await self._client.read_throne(self.throne)
-        if found is not None:
-            in_sync = found.in_sync
-            found = await self._client.change_in_sync(found, in_sync.members, phy_offset=in_sync.phy_offset)
-        self.hold(found)
+        if found is None:
+            self.reign.key_lost("its key in etcd is gone")
+            return
+        in_sync = found.in_sync
+        changed = await self._client.change_in_sync(found, in_sync.members, phy_offset=in_sync.phy_offset)
+        if changed is not None:  # else the late change was done now, or the key is gone: look again
+            self.hold(changed)
 
-    def hold(self, throne: Throne | None) -> None:
-        """What etcd has now; None: this member is not master any more."""
+    def hold(self, throne: Throne) -> None:
+        """What etcd has now."""
         reign = self.reign
         self._is_unsettled = False
-        if throne is None:
-            reign.end("another member is master, or its key in etcd was removed")
-            return
         if throne.in_sync.members != sorted_members(reign.in_sync):
             _log.info("in sync: %s (before: %s)", names(throne.in_sync.members), names(reign.in_sync))
         self.throne = throne
         reign.committed(throne.in_sync.members)
         if (broker := self._broker()) is not None:
             broker.running.master.in_sync_changed()
+
+    def withdraw(self) -> None:
+        """Give up a change that was proposed and not yet written."""
+        if not self._is_unsettled and self.reign.proposed is not None:
+            self.reign.committed(self.reign.in_sync)
 
     # -- the set as it should be -----------------------------------------------------------------------
 
@@ -124,8 +133,10 @@ class InSyncUpkeep:
                 self._gone_since.pop(member, None)
             else:
                 self._gone_since.setdefault(member, now_s)
+        if now_s - self._looked_at > _OLD_S:
+            self._end_before = log.max_phy_offset
         acknowledged = max(reign.begin_phy_offset, self._end_before)
-        self._end_before = log.max_phy_offset
+        self._end_before, self._looked_at = log.max_phy_offset, now_s
         return next_in_sync(
             reign.in_sync,
             reign.member_id,
@@ -160,7 +171,10 @@ class InSyncUpkeep:
             if not error.may_be_done:
                 reign.committed(before)
             raise
-        self.hold(throne)
+        if throne is None:
+            self._is_unsettled = True  # the key is gone, or etcd has another set than was known here
+        else:
+            self.hold(throne)
 
 
 def names(members: Iterable[int]) -> str:

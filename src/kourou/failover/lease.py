@@ -60,7 +60,10 @@ class MemberLease:
             if held.member_lease_id != lease.lease_id:
                 lease = None
             elif throne is not None:
-                is_held = held.master_created_revision == throne.created_revision
+                is_held = (held.master_created_revision, held.master_lease_id) == (
+                    throne.created_revision,
+                    lease.lease_id,
+                )
                 if not is_held:
                     lost("its key in etcd is gone")
         if lease is None:

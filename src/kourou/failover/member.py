@@ -265,21 +265,24 @@ class FailoverMember:
 
     def _new_lease(self) -> MemberLease:
         config, broker = self._config, self.broker
+        log_end = broker.services.store.log.max_phy_offset
         value = MemberValue(
             member_id=self.member_id,
             address=self.address,
             ha_address=self._ha_address,
             priority=config.broker_election_priority,
             software=f"kourou {__version__}",
-            log_epoch=broker.running.master.last_epoch,
-            log_end=broker.services.store.log.max_phy_offset,
+            log_epoch=broker.running.master.epoch_before(log_end),
+            log_end=log_end,
         )
         return MemberLease(self._client, value, config.failover_lease_seconds)
+
+    def _caught_up(self) -> None:
+        self._is_up_to_date = True
 
     def _taken_part(self) -> None:
         """Remember that this store has been the set's: what it has beyond the master's log may be cut off."""
         assert self._identity is not None
-        self._is_up_to_date = True
         if not self._identity.has_taken_part:
             self._identity = msgspec.structs.replace(self._identity, has_taken_part=True)
             self._identity_file.save(self._identity)
@@ -310,6 +313,7 @@ class FailoverMember:
                 known_epoch=lambda: self.state.epoch,
                 parted=self._parted,
                 followed=self._taken_part,
+                caught_up=self._caught_up,
             ),
             has_metrics=self._has_metrics,
             handlers=[self._requests],
@@ -453,11 +457,14 @@ class FailoverMember:
         now_s = boottime_s()
         if self._no_master_since is None:
             self._no_master_since = now_s
+        if (promised_s := self._promised_s) > 0:
+            self._no_master_since = None  # turns begin when promises are over
+            return promised_s
         candidate = self._candidacy()
         if candidate.problem is not None:
             self._say("there is no master: %s", candidate.problem)
             return self._config.failover_lease_seconds
-        left_s = max(self._no_master_since + candidate.turn_s - now_s, self._promised_s)
+        left_s = self._no_master_since + candidate.turn_s - now_s
         if left_s > 0:
             return left_s
         await self._take_over()
@@ -491,9 +498,11 @@ class FailoverMember:
         if state.handover == self.member_id and slave is not None:
             await slave.copy_tables()
         # The state may have changed meanwhile. From here to the transaction nothing else runs.
-        if state.master is not None or self._parted_at is not None or self._promised_s > 0:
+        since_s = self._no_master_since
+        if state.master is not None or since_s is None or self._parted_at is not None or self._promised_s > 0:
             return
-        if self._candidacy().problem is not None:
+        candidate = self._candidacy()
+        if candidate.problem is not None or boottime_s() < since_s + candidate.turn_s:
             return
         epoch = max(state.epoch, self.broker.running.master.last_epoch) + 1
         members = first_set(state, self.member_id, min_copies=self.min_in_sync)
@@ -514,6 +523,7 @@ class FailoverMember:
             broker=lambda: self._broker if self.is_serving else None,
             alive=lambda: self.state.members,
         )
+        self._caught_up()
         await asyncio.to_thread(self._taken_part)
         _log.info("member %d takes over in epoch %d; in sync: %s", self.member_id, epoch, names(members))
         await self._change_role()
@@ -563,8 +573,12 @@ class FailoverMember:
         reign, created = upkeep.reign, upkeep.throne.created_revision
         if self._is_retiring:
             return _RETRY_S
-        if self.state.revision >= created != self.state.created_revision(self._keys.master):
-            reign.key_lost("its key in etcd is gone")
+        state = self.state
+        if state.revision >= created != state.created_revision(self._keys.master):
+            if state.master is not None and state.master.member_id != self.member_id:
+                reign.end(f"member {state.master.member_id} is master")
+            else:
+                reign.key_lost("its key in etcd is gone")
         if not reign.is_good():
             await self._step_down(reign)
             return 0.0
@@ -572,6 +586,7 @@ class FailoverMember:
             await self._reclaim(upkeep)
             return 0.0 if reign.is_good() and not reign.lacks_key else _RETRY_S
         if reign.rests_on_promises:
+            upkeep.withdraw()
             return min(_RETRY_S, reign.left_s)
         if self._successor is not None:
             successor, self._successor = self._successor, None
@@ -598,11 +613,19 @@ class FailoverMember:
             problem = f"this is a member of set {self._identity.set_id}"
         elif header.kourou_epoch < self.state.epoch:
             problem = f"epoch {self.state.epoch} has begun"
+        elif header.kourou_asked_id != self.member_id:
+            problem = f"this is member {self.member_id}, not {header.kourou_asked_id}"
         elif self._upkeep is not None or self._is_claiming:
             problem = f"member {self.member_id} takes over itself"
+        elif not self._follows(header.kourou_member_id):
+            problem = f"member {self.member_id} does not follow member {header.kourou_member_id}"
         if problem is not None:
             raise RequestError(ResponseCode.CONTROLLER_INVALID_MASTER, problem)
         return self._promise.give(header.kourou_asked_ms)
+
+    def _follows(self, member_id: int) -> bool:
+        slave = self.broker.running.slave if self.is_serving else None
+        return slave is not None and slave.followed == self._addresses.get(member_id)
 
     async def _reclaim(self, upkeep: InSyncUpkeep) -> None:
         """Write the master's key again, which has expired while etcd could not be reached."""
@@ -669,7 +692,8 @@ class FailoverMember:
             if link is None or link.ack_phy_offset >= log.max_phy_offset:
                 break
             await asyncio.sleep(0.01)
-        await self._client.remove_master(upkeep.throne.created_revision, successor=successor)
+        if not await self._client.remove_master(upkeep.throne.created_revision, successor=successor):
+            return  # the key was gone
         _log.info("member %d has handed over%s", self.member_id, f" to {successor}" if successor else "")
         if successor is None:
             return

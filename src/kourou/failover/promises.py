@@ -5,7 +5,8 @@ the time of a lease, and asks again before that is over. With all promises there
 etcd says meanwhile: the reign goes on. If one of them is missing, the reign ends at its deadline.
 
 The deadline is counted from when the requests were sent, the promise from when one arrived. A promise is kept
-in memory; so a member that was started again assumes that it has given one. A member that has sent the
+in memory; so a member that was started again assumes that it has given one. Only a member that follows the
+master promises anything: the master waits for its acknowledgements, too. A member that has sent the
 transaction of a take-over promises nothing until its outcome is known.
 
 Not here: the deadline itself (reign.py), how the master gets its key back (member.py).
@@ -92,7 +93,7 @@ class PromiseRequests:
             return f"the address of member {unknown[0]} is not known"
         timeout_ms = int(_MS * max(_SHORTEST_CALL_S, reign.left_s / 2))
         answers = await asyncio.gather(
-            *(self._ask(self._addresses[each], reign, timeout_ms) for each in asked), return_exceptions=True
+            *(self._ask(each, reign, timeout_ms) for each in asked), return_exceptions=True
         )
         granted_ms = self._lease_s * _MS
         for member, answer in zip(asked, answers, strict=True):
@@ -106,12 +107,14 @@ class PromiseRequests:
         reign.promised(deadline_of(sent_s, granted_ms / _MS))
         return None
 
-    async def _ask(self, address: str, reign: Reign, timeout_ms: int) -> int:
+    async def _ask(self, member_id: int, reign: Reign, timeout_ms: int) -> int:
+        address = self._addresses[member_id]
         header = PromiseRequestHeader(
             cluster_name=self._config.broker_cluster_name,
             broker_name=self._config.broker_name,
             kourou_set_id=self._identity.set_id,
             kourou_member_id=self._identity.member_id,
+            kourou_asked_id=member_id,
             kourou_epoch=reign.epoch,
             kourou_asked_ms=self._lease_s * _MS,
         )
@@ -128,11 +131,11 @@ class PromiseRequests:
             return
         self._said = said
         if problem is not None:
-            _log.warning("etcd does not answer, and the master cannot go on without it: %s", problem)
+            _log.warning("etcd has not answered in time, and the master cannot go on without it: %s", problem)
         else:
             others = ", ".join(map(str, reign.waited_for)) or "there are none"
             _log.warning(
-                "etcd does not answer: this master goes on, the other members in sync (%s) have promised not "
-                "to take over",
+                "etcd has not answered in time: this master goes on, the other members in sync (%s) have "
+                "promised not to take over",
                 others,
             )

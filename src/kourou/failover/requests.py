@@ -68,6 +68,11 @@ class FailoverControl(Protocol):
         ...
 
     @property
+    def is_master(self) -> bool:
+        """Whether this member is master now."""
+        ...
+
+    @property
     def min_in_sync(self) -> int:
         """With fewer members in sync, messages are rejected."""
         ...
@@ -261,7 +266,8 @@ def failover_keys(control: FailoverControl) -> dict[str, str]:
     master = state.master
     return FailoverStatus(
         member_id=control.member_id,
-        master=master.member_id if master else None,
+        # A master that goes on without etcd has no key there.
+        master=control.member_id if control.is_master else master.member_id if master else None,
         epoch=state.epoch,
         in_sync=(state.in_sync or _NO_SET).members,
         alive=tuple(state.members),

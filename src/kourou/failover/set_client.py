@@ -14,7 +14,7 @@ from typing import Self
 
 from kourou.config.broker import BrokerConfig
 from kourou.config.checks import split_addresses
-from kourou.errors import ConfigError, EtcdUnavailableError
+from kourou.errors import ConfigError, EtcdRefusedError, EtcdUnavailableError
 from kourou.etcd import EtcdClient, Snapshot, absent, created_at, delete, get, modified_at, put
 from kourou.failover.identity import MemberIdentity
 from kourou.failover.set_state import (
@@ -41,9 +41,10 @@ class Throne:
 
 @dataclass(frozen=True, slots=True)
 class HeldKeys:
-    """The lease of a member's key, and since when the master's key exists; 0: it does not exist."""
+    """The lease of a member's key, that of the master's key, and since when this exists; 0: it does not."""
 
     member_lease_id: int
+    master_lease_id: int
     master_created_revision: int
 
 
@@ -130,7 +131,8 @@ class SetClient:
         in_sync: tuple[int, ...],
         lease_id: int,
     ) -> Throne | None:
-        """Become master where there is none; None: another one is, or the state has changed."""
+        """Become master where there is none, or write the key of a reign again, which has the same epoch;
+        None: another one is master, or the state has changed."""
         keys, old = self.keys, state.in_sync
         value = InSyncValue(
             version=old.version + 1 if old else 1,
@@ -158,15 +160,18 @@ class SetClient:
         member, master = (read.first for read in reads)
         return HeldKeys(
             member_lease_id=member.lease_id if member else 0,
+            master_lease_id=master.lease_id if master else 0,
             master_created_revision=master.created_revision if master else 0,
         )
 
-    async def remove_master(self, created_revision: int, *, successor: int | None = None) -> None:
-        """Remove the master's key, if it is still the one of this revision; `successor` goes first."""
+    async def remove_master(self, created_revision: int, *, successor: int | None = None) -> bool:
+        """Remove the master's key, if it is still the one of this revision; `successor` goes first. Whether
+        it was."""
         last = [put(self.keys.handover, encode_value(successor))] if successor is not None else []
-        await self.etcd.txn(
+        result = await self.etcd.txn(
             [created_at(self.keys.master, created_revision)], [*last, delete(self.keys.master)]
         )
+        return result.succeeded
 
     async def change_in_sync(
         self, throne: Throne, members: tuple[int, ...], *, phy_offset: int
@@ -194,5 +199,5 @@ class SetClient:
         """Remove the keys of a lease, as far as etcd can be reached: otherwise they go when it expires."""
         try:
             await self.etcd.revoke(lease_id)
-        except EtcdUnavailableError as error:
+        except (EtcdUnavailableError, EtcdRefusedError) as error:
             _log.info("the keys of lease %x stay until it expires: %s", lease_id, error)

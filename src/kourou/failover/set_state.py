@@ -1,17 +1,18 @@
-"""SetState: what etcd holds about one broker set, and the transactions that change it.
+"""SetState: what etcd holds about one broker set. The transactions that change it: set_client.py.
 
 Under `PREFIX/CLUSTER/BROKER/`, all values JSON:
 
     set          the set's id: stores remember it, so that a store of another set is refused
     lastMember   the number that the member that joined last got; members keep theirs
-    epoch        how many masters there have been: the number of the present or last reign
+    epoch        how many reigns there have been: the number of the present or last one
     master       who reigns; under the master's lease
     inSync       the members that have every acknowledged message
     members/N    a member that is alive; under its own lease
     handover     the member that is to reign next
 
-A reign begins with the one transaction that creates `master`. Every later change by a master compares the
-revision at which its key was created: a deposed master changes nothing.
+A reign begins with the one transaction that creates `master`. A master that has gone on without etcd creates
+its key again, in the same epoch. Every later change by a master compares the revision at which its key was
+created: a deposed master changes nothing.
 """
 
 from __future__ import annotations

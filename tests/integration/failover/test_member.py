@@ -275,7 +275,8 @@ async def test_who_promises_what(brokers: BrokerSet) -> None:
         cluster_name="DefaultCluster",
         broker_name="broker-a",
         kourou_set_id=slave._identity.set_id,
-        kourou_member_id=first,
+        kourou_member_id=master.member_id,
+        kourou_asked_id=slave.member_id,
         kourou_epoch=slave.state.epoch,
         kourou_asked_ms=60_000,
     )
@@ -283,11 +284,13 @@ async def test_who_promises_what(brokers: BrokerSet) -> None:
     for changes, problem in (
         ({"kourou_epoch": slave.state.epoch - 1}, "has begun"),
         ({"kourou_set_id": "other"}, "a member of set"),
+        ({"kourou_asked_id": 9}, "not 9"),
+        ({"kourou_member_id": 9}, "does not follow member 9"),
     ):
         with pytest.raises(RequestError, match=problem):
             slave.promise(msgspec.structs.replace(header, **changes))
     with pytest.raises(RequestError, match="takes over itself"):
-        master.promise(header)
+        master.promise(msgspec.structs.replace(header, kourou_asked_id=master.member_id))
     slave._is_claiming = True
     with pytest.raises(RequestError, match="takes over itself"):
         slave.promise(header)

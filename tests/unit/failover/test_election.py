@@ -98,6 +98,7 @@ def test_after_a_crash_of_all_the_most_complete_log_is_first() -> None:
     # Those that are not there yet have a lease's time.
     found = state((1, 2, 3), {1: 0}, logs={1: (4, 900)})
     assert restarted_wait_s(found, 1, 6.0) == 6.0
+    assert restarted_wait_s(state((1, 2, 3), {}), 1, 6.0) == 6.0  # its own key is not there yet
     assert restarted_wait_s(state((1,), {1: 0, 2: 0}), 1, 6.0) == 0.0
     assert restarted_wait_s(state(None, {1: 0, 2: 0}), 1, 6.0) == 0.0
 

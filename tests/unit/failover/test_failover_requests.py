@@ -12,6 +12,7 @@ from kourou.failover.requests import check_handover, failover_keys, replicas_inf
 from kourou.failover.set_state import SetState
 from kourou.protocol.codes import ResponseCode
 from kourou.protocol.failover_status import EtcdMember, FailoverStatus
+from kourou.protocol.headers.controller import PromiseRequestHeader
 
 from .set_values import KEYS, address_of, set_state
 
@@ -23,7 +24,11 @@ class Control:
     state: SetState = field(default_factory=set_state)
     member_id: int = 2
     min_in_sync: int = 2
+    is_master: bool = False
     etcd_members: list[MemberStatus] = field(default_factory=list)
+
+    def promise(self, header: PromiseRequestHeader) -> int:
+        raise NotImplementedError
 
     async def hand_over(self, target: int | None) -> int:
         raise NotImplementedError

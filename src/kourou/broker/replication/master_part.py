@@ -187,6 +187,12 @@ class MasterPart(BrokerPart):
         """The newest epoch of the log; 0: it has none."""
         return self._epochs.epochs[-1].epoch if self._epochs.epochs else 0
 
+    def epoch_before(self, phy_offset: int) -> int:
+        """The epoch of the records that end there; 0: it is not known."""
+        return max(
+            (each.epoch for each in self._epochs.epochs if each.start_phy_offset < phy_offset), default=0
+        )
+
     def _count_copies(self) -> None:
         """Reject messages while there are fewer copies than their senders have to wait for. A slave that
         falls behind is noticed by its own reports."""

@@ -64,3 +64,5 @@ class Membership:
     """Called when the log of this slave and its master's are the same up to an offset only."""
     followed: Callable[[], None]
     """Called when this slave follows its master."""
+    caught_up: Callable[[], None]
+    """Called when it has what its master had when it began to follow."""

@@ -91,6 +91,7 @@ class ReplicaClient:
         self._reported = -1
         self._master_epochs: tuple[Epoch, ...] = ()
         self._has_all_epochs = False
+        self._catches_up_to: int | None = None
         self.status = status
         self.rate = TransferRate(self._loop.time())
 
@@ -254,6 +255,7 @@ class ReplicaClient:
             if appended_bytes and not self._has_all_epochs:
                 # Before the report: records without their epoch would be cut off at the next link.
                 self._follow_epochs()
+            self._look_caught_up()
             if self._commit_log.max_phy_offset > self._reported:
                 # Early: with synchronous double write senders wait for it.
                 self._report(link)
@@ -280,6 +282,14 @@ class ReplicaClient:
         self._master_epochs = hello.epochs
         self._follow_epochs()
         self._following(hello.start_phy_offset, hello)
+        self._catches_up_to = hello.max_phy_offset
+
+    def _look_caught_up(self) -> None:
+        end = self._catches_up_to
+        if end is not None and self._commit_log.max_phy_offset >= end:
+            self._catches_up_to = None
+            if self._membership is not None:
+                self._membership.caught_up()
 
     def _follow_epochs(self) -> None:
         end, epochs = self._commit_log.max_phy_offset, self._master_epochs

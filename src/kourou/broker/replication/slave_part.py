@@ -15,7 +15,7 @@ from kourou.broker.part import BrokerPart
 from kourou.broker.replication.membership import CHANGES, READS
 from kourou.broker.replication.metadata_sync import SYNC_INTERVAL_S, MetadataSync
 from kourou.broker.replication.replica_client import DivergedError, ReplicaClient
-from kourou.broker.replication.replica_status import MasterAddress, ReplicaStatus
+from kourou.broker.replication.replica_status import MasterAddress, ReplicaState, ReplicaStatus
 from kourou.broker.storage.disk_threads import DiskThreads
 from kourou.broker.storage.flush_service import flush_all
 from kourou.errors import RequestError, StorageError
@@ -209,6 +209,14 @@ class SlavePart(BrokerPart):
         await self._metadata.sync()
 
     # -- the master --------------------------------------------------------------------------------
+
+    @property
+    def followed(self) -> str | None:
+        """The address for requests of the master whose log is copied at the moment; None: of none."""
+        status = self._client.status
+        if status.state is not ReplicaState.FOLLOWING or status.master is None:
+            return None
+        return status.master.remoting
 
     def master_found(self, ha_address: str | None, remoting_address: str | None) -> None:
         """What a name server knows of the master of this broker name; None where it knows nothing."""

@@ -156,12 +156,14 @@ class ApplyBrokerIdResponseHeader(CommandHeader, kw_only=True):
 
 
 class PromiseRequestHeader(CommandHeader, kw_only=True):
-    """PROMISE_KOUROU_MASTER: the master of a fail-over set asks a member not to take over for a while."""
+    """PROMISE_KOUROU_MASTER: the master of a fail-over set asks a member not to take over for a while.
+    `kourou_asked_id` is the number of the member that is asked."""
 
     cluster_name: str
     broker_name: str
     kourou_set_id: str
     kourou_member_id: Int64
+    kourou_asked_id: Int64
     kourou_epoch: Int64
     kourou_asked_ms: Int64
 
