@@ -371,7 +371,7 @@ async def test_a_take_over_looks_at_the_state_after_its_waits(brokers: BrokerSet
 
     lease.renew = renew_late  # type: ignore[method-assign]
     slave._client.take_over = take_over  # type: ignore[method-assign]
-    lease.deadline_s = 0.0
+    lease.deadline_s = slave._no_master_since = 0.0
     await slave._take_over()
     assert slave._reign is None
 
