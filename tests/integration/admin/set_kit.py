@@ -17,6 +17,7 @@ from kourou.embed import Broker
 from kourou.etcd.client import MemberStatus
 from kourou.failover.requests import FailoverRequests, failover_keys
 from kourou.failover.set_state import SetState
+from kourou.protocol.headers.controller import PromiseRequestHeader
 from kourou.standalone.following import wait_followed
 from kourou.testing.cluster import Cluster, broker_config, cluster
 from kourou.transport.tasks import TaskOwner
@@ -90,6 +91,14 @@ class _Control:
     @property
     def etcd_members(self) -> list[MemberStatus]:
         return ETCD
+
+    @property
+    def is_master(self) -> bool:
+        master = self.state.master
+        return master is not None and master.member_id == self.member_id
+
+    def promise(self, header: PromiseRequestHeader) -> int:
+        raise NotImplementedError
 
     async def hand_over(self, target: int | None) -> int:
         self.of.handovers.append(target)
