@@ -30,7 +30,7 @@ Work = Callable[[RemotingClient, str], Awaitable[None]]
 
 TOPIC = "TopicTest"
 # A JVM has to stop or start meanwhile. Nightly suites share the machine with fault loops.
-LATE_S = 40 if os.environ.get("KOUROU_NIGHTLY") == "1" else 10
+LATE_S = 40 if os.environ.get("KOUROU_NIGHTLY") == "1" else 20
 LEVELS = f"1s {LATE_S}s"
 SIZES = {
     "mappedFileSizeCommitLog": 16 * 1024 * 1024,
