@@ -17,6 +17,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from tests.failover.findings import Fault, Finding, Report
 from tests.failover.history import Operation, read_history
 
@@ -36,11 +38,13 @@ def check(operations: Iterable[Operation]) -> Report:
         _reordered,
         _refused_but_read,
         _transactions,
+        _publishes,
         _two_epochs,
         _wrong_master,
         _skipped,
         _holes,
         _undelivered,
+        _offsets_ahead,
     )
     return Report([finding for each in checks for finding in each(run)], run.counts())
 
@@ -63,7 +67,12 @@ class _Run:
     acknowledged: list[Operation] = field(default_factory=list)
     """Sends with their place."""
     decisions: dict[str, list[Operation]] = field(default_factory=lambda: defaultdict(list))
+    publishes: dict[tuple[str, int | None], list[Operation]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    """By process and batch."""
     drains: list[Operation] = field(default_factory=list)
+    offsets: list[Operation] = field(default_factory=list)
     masters: dict[tuple[str, int], Operation] = field(default_factory=dict)
     """By broker name and epoch."""
     epochs: dict[str, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
@@ -90,13 +99,15 @@ class _Run:
             self.reads[value].append(operation)
             if kind == "read":
                 self.stored.add(value)
-        elif kind in ("send", "transaction"):
+        elif kind in ("send", "transaction", "publish"):
             assert value is not None
             if value in self.sent:
                 raise ValueError(f"value {value!r} was sent by two operations; values have to be unique")
             self.sent[value] = operation
             if kind == "transaction":
                 self.decisions[value].append(operation)
+            elif kind == "publish":
+                self.publishes[operation.process, operation.batch].append(operation)
             elif operation.is_acknowledged and queue is not None and operation.queue_offset is not None:
                 self.acknowledged.append(operation)
         elif kind == "check":
@@ -107,6 +118,8 @@ class _Run:
             self.scans[queue] = operation
         elif kind == "drain":
             self.drains.append(operation)
+        elif kind == "offset":
+            self.offsets.append(operation)
         elif kind == "reign":
             assert operation.key is not None and operation.epoch is not None
             self.masters[operation.key, operation.epoch] = operation
@@ -133,6 +146,15 @@ class _Run:
                 if operation.kind == "deliver":
                     yield operation
 
+    def published(self) -> Iterator[Operation]:
+        """The messages of publishes that were acknowledged, at the places where they were found."""
+        for operations in self.publishes.values():
+            for operation in operations:
+                found = (each for each in self.reads.get(operation.value or "", ()) if each.kind == "read")
+                if operation.is_acknowledged and (read := next(found, None)) is not None:
+                    place = {"queue": read.queue, "queue_offset": read.queue_offset}
+                    yield msgspec.structs.replace(operation, **place)
+
     def counts(self) -> dict[str, int]:
         """How much was done."""
         outcomes = Counter(operation.outcome for operation in self.sent.values())
@@ -140,11 +162,13 @@ class _Run:
         return {
             "sent": kinds["send"],
             "transactions": kinds["transaction"],
+            "published": kinds["publish"],
             "acknowledged": outcomes["ok"],
             "refused": outcomes["failed"],
             "unknown": outcomes["unknown"],
             "stored": len(self.stored),
             "deliveries": sum(1 for _ in self.delivered()),
+            "offsets": len(self.offsets),
             "queues": len(self.scans),
             "epochs": len({epoch for starts in self.epochs.values() for _, epoch in starts}),
             "events": self.events,
@@ -263,12 +287,28 @@ def _transactions(run: _Run) -> Iterator[Finding]:
             yield run.finding(Fault.COMMITTED_BUT_MISSING, text, sent, *run.reads.get(value, [])[:1])
 
 
+def _publishes(run: _Run) -> Iterator[Finding]:
+    if not run.scans or any(scan.low_offset for scan in run.scans.values()):
+        return
+    for messages in run.publishes.values():
+        outcomes = {each.outcome for each in messages}
+        if "failed" in outcomes:
+            continue
+        missing = [each for each in messages if each.value not in run.stored]
+        count = f"{len(missing)} of {len(messages)} messages of an atomic publish"
+        if missing and len(missing) < len(messages):
+            found = next(each for each in messages if each.value in run.stored)
+            yield run.finding(Fault.TORN_PUBLISH, f"{count} are missing:", missing[0], found)
+        elif missing and "ok" in outcomes:
+            yield run.finding(Fault.COMMITTED_BUT_MISSING, f"{count} are missing:", missing[0])
+
+
 # -- order -------------------------------------------------------------------------------------------
 
 
 def _reordered(run: _Run) -> Iterator[Finding]:
     lanes: dict[tuple[str, str], list[Operation]] = defaultdict(list)
-    for operation in run.acknowledged:
+    for operation in (*run.acknowledged, *run.published()):
         assert operation.queue is not None
         lanes[operation.process, operation.queue].append(operation)
     for sends in lanes.values():
@@ -378,6 +418,25 @@ def _undelivered(run: _Run) -> Iterator[Finding]:
         if scan is not None and (missing := _missing(scan, delivered[drain.group, drain.queue])):
             text = f"{drain.group} never got offset {_ranges(missing)} of {drain.queue}:"
             yield run.finding(Fault.UNDELIVERED, text, drain)
+
+
+def _offsets_ahead(run: _Run) -> Iterator[Finding]:
+    lanes: dict[tuple[str | None, str | None], list[Operation]] = defaultdict(list)
+    for operation in (*run.delivered(), *run.offsets):
+        lanes[operation.group, operation.queue].append(operation)
+    for (group, queue), operations in lanes.items():
+        scan = run.scans.get(queue or "")
+        consumed, delivered = (scan.low_offset or 0) if scan else 0, set()
+        # A delivery is written before the offset behind it is committed, and an offset after its answer.
+        for operation in sorted(operations, key=lambda each: each.end_ns or 0):
+            if operation.kind == "deliver":
+                delivered.add(_offset(operation))
+                continue
+            while consumed in delivered:
+                consumed += 1
+            if operation.amount is not None and operation.amount > consumed:
+                text = f"{group} has offset {operation.amount} of {queue} without having got {consumed}:"
+                yield run.finding(Fault.OFFSET_AHEAD, text, operation)
 
 
 def _missing(scan: Operation, found: set[int]) -> list[range]:

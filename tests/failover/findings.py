@@ -9,18 +9,23 @@ What is a fault:
   stored it (`unsure_attempts`): a client that repeats such an attempt accepts a duplicate.
 - TWO_VALUES: acknowledgements, readers and consumers disagree about what is at one offset.
 - REORDERED: of two acknowledged sends of a process to one queue the second began after the first had ended,
-  and has the lower offset; or messages of a batch are not in its order. Unknown sends have no order: a
-  request may arrive long after its client has given up.
+  and has the lower offset; or messages of a batch or a publish are not in its order. Unknown sends have no
+  order: a request may arrive long after its client has given up.
 - REFUSED_BUT_READ: a value that no attempt can have stored was read.
 - NEVER_SENT: a value was read that is not of this history.
 - BOTH_OUTCOMES: a producer committed a transaction and rolled it back, itself or by the answer to a check.
 - ROLLED_BACK_BUT_READ, COMMITTED_BUT_MISSING: a transaction's value is visible, or not, against the decision.
   A half message that was not acknowledged counts as rolled back, as for the client.
+- TORN_PUBLISH: the final reader found some messages of an atomic publish, and not the others, whatever the
+  client knows of the outcome. COMMITTED_BUT_MISSING: it found none of one that was acknowledged. Neither is
+  looked for where a broker has deleted records.
 - TWO_EPOCHS: an acknowledgement of an epoch began after the first acknowledgement of a later one had ended.
 - WRONG_MASTER: a broker acknowledged a record of an epoch in which another was master.
 - SKIPPED: a consumer that gets a queue in order jumped over an offset, without having lost the queue
   meanwhile; or the final reader has a hole. A consumer may go back: delivery is at least once.
 - UNDELIVERED: a group that had the time to consume a queue never got an offset.
+- OFFSET_AHEAD: a group's offset is beyond a message that was not delivered to the group until then. An offset
+  may go back: brokers copy offsets every second, and a consumer that loses a queue may be late.
 - UNREAD_QUEUE: sends to a queue were acknowledged, and no final reader has read it: nothing is known.
 
 The epoch of an acknowledgement is that of the record (its physical offset in the final master's log). An
@@ -52,11 +57,13 @@ class Fault(enum.Enum):
     NEVER_SENT = "read, but never sent"
     BOTH_OUTCOMES = "a transaction was committed and rolled back"
     ROLLED_BACK_BUT_READ = "a transaction was rolled back, but read"
-    COMMITTED_BUT_MISSING = "a transaction was committed, but is not visible in the end"
+    COMMITTED_BUT_MISSING = "a transaction or a publish was committed, but is not visible in the end"
+    TORN_PUBLISH = "some messages of an atomic publish are visible in the end, others are not"
     TWO_EPOCHS = "acknowledged in an epoch after a later one had begun to acknowledge"
     WRONG_MASTER = "acknowledged by a broker that was not master of the epoch"
     SKIPPED = "an offset was skipped"
     UNDELIVERED = "never delivered to a group"
+    OFFSET_AHEAD = "a group's offset is beyond what was delivered to it"
     UNREAD_QUEUE = "a queue was not read in the end"
 
 

@@ -11,12 +11,15 @@ Kinds and the fields that each uses, besides `process`, `begin_ns`, `end_ns`, `o
     send         value, is_idempotent, unsure_attempts; batch and index of a batch; if a broker answered:
                  queue, queue_offset, phy_offset, epoch, address
     transaction  the same for the half message, without queue and offsets; decision: commit or rollback
+    publish      value, batch, index: a message of an atomic publish, whose messages have the same `batch` and
+                 outcome. Its place is where final readers find it
     check        value, decision: what the producer answered to a broker's check
     read         value, queue, queue_offset, assignment: by a final reader
     deliver      value, queue, queue_offset, group, assignment: by a consumer. `assignment` numbers the times
                  that this process got the queue, where messages have to come in order; otherwise None
     scan         queue, low_offset, high_offset: a final reader has read all of the queue
     drain        queue, group: the group had the time to consume all of the queue
+    offset       queue, group, address, amount: the group's offset, as a broker says
     reign        key, epoch, address: the master of an epoch of the broker name `key`
     epoch        key, epoch, phy_offset: where an epoch starts in the log of the broker name `key`
     event        error: a note, such as a fault that was injected
@@ -24,8 +27,8 @@ Kinds and the fields that each uses, besides `process`, `begin_ns`, `end_ns`, `o
 
 A queue is `topic/brokerName/queueId`.
 
-`outcome` of a send: `ok` is an acknowledgement that the broker gives when the message is as safe as it
-promises, `failed` says that no attempt can have stored it, anything else is `unknown`.
+`outcome` of a send or a publish: `ok` is an acknowledgement that the broker gives when the message is as safe
+as it promises, `failed` says that no attempt can have stored it, anything else is `unknown`.
 """
 
 from __future__ import annotations
@@ -44,11 +47,13 @@ Decision = Literal["commit", "rollback"]
 Kind = Literal[
     "send",
     "transaction",
+    "publish",
     "check",
     "read",
     "deliver",
     "scan",
     "drain",
+    "offset",
     "reign",
     "epoch",
     "event",
@@ -59,7 +64,7 @@ Kind = Literal[
     "acquire",
     "forget",
 ]
-_TWICE: Final = frozenset({"send", "transaction", "lock", "unlock", "commit", "acquire"})
+_TWICE: Final = frozenset({"send", "transaction", "publish", "lock", "unlock", "commit", "acquire"})
 """Kinds that are written when they begin, too: they may have an effect."""
 
 
@@ -95,7 +100,7 @@ class Operation(msgspec.Struct, omit_defaults=True, kw_only=True, gc=False):
     key: str | None = None
     """Of a register."""
     amount: int | None = None
-    """What was written to a register, or read from it."""
+    """What was written to a register or read from it, or an offset."""
     error: str | None = None
 
     @property

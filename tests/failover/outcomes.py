@@ -22,6 +22,9 @@ Unsure:
 - any other SYSTEM_ERROR: an exception after the put is answered so, too;
 - KOUROU_SEQUENCE_TOO_OLD: an earlier attempt may have stored it;
 - no answer in time, a lost connection, anything unexpected.
+
+An atomic publish is unknown if its commit was not answered, or was answered with KOUROU_ATOMIC_TOO_OLD; after
+any other error nothing is published.
 """
 
 from __future__ import annotations
@@ -32,9 +35,11 @@ from typing import Final
 
 from kourou.client import ProducerHook, SendContext
 from kourou.errors import (
+    AtomicUndecidedError,
     ConnectError,
     MessageRefusedError,
     NoRouteError,
+    ProtocolError,
     ResponseError,
     SendFailedError,
     TooManyRequestsError,
@@ -122,3 +127,10 @@ def outcome_of(error: BaseException, attempts: Attempts) -> Outcome:
     if attempts.unsure or getattr(error, "may_be_stored", False):
         return "unknown"
     return "failed" if isinstance(error, SendFailedError | ResponseError | NoRouteError) else "unknown"
+
+
+def publish_outcome(error: Exception) -> Outcome:
+    """The outcome of an atomic publish whose block raised."""
+    is_too_old = isinstance(error, ResponseError) and error.code == ResponseCode.KOUROU_ATOMIC_TOO_OLD
+    is_unknown = is_too_old or isinstance(error, AtomicUndecidedError | ProtocolError | TimeoutError)
+    return "unknown" if is_unknown else "failed"

@@ -1,5 +1,5 @@
 """A history that a broker set without faults could have: several producers at once, outcomes of all kinds,
-masters that change, a group of consumers with a rebalance, final readers. All by a seed."""
+atomic publishes, masters that change, a group of consumers with a rebalance, final readers. All by a seed."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class CleanHistory:
         self._clock_ns += self._chance.randint(1, 20)
         free = [each for each in self._producers if self._free_ns[each] < self._clock_ns]
         if free:
-            kinds = (self._send, self._send, self._send_batch, self._transact)
+            kinds = (self._send, self._send, self._send_batch, self._transact, self._publish)
             self._chance.choice(kinds)(self._chance.choice(free))
 
     def _times(self, process: str) -> dict[str, int]:
@@ -99,10 +99,34 @@ class CleanHistory:
 
     def _send_batch(self, process: str) -> None:
         queue, times = self._chance.choice(list(self.log)), self._times(process)
-        for index in range(self._chance.randint(2, 5)):
-            value = f"v{next(self._numbers)}"
-            fields: dict[str, Any] = {"value": value, **times, **self._store(queue, value)}
-            self._write("send", process, batch=times["end_ns"], index=index, outcome="ok", **fields)
+        is_idempotent = process.endswith("0")
+        fields: dict[str, Any] = {"is_idempotent": is_idempotent, "batch": times["end_ns"], **times}
+        fate, values = self._chance.random(), self._new_values()
+        for index, value in enumerate(values):
+            if is_idempotent and fate < 0.2:
+                # Unknown, and a fail-over has kept its begin; or none of it, or all.
+                if index < round(10 * fate):
+                    self._store(queue, value)
+                known: dict[str, Any] = {"outcome": "unknown", "unsure_attempts": 1}
+            else:
+                known = {"outcome": "ok", "unsure_attempts": int(is_idempotent and fate < 0.4)}
+                known |= self._store(queue, value)
+            self._write("send", process, value=value, index=index, **fields, **known)
+
+    def _publish(self, process: str) -> None:
+        times, values = self._times(process), self._new_values()
+        outcome, is_stored = self._chance.choice(
+            (("ok", True), ("ok", True), ("unknown", True), ("unknown", False), ("failed", False))
+        )
+        queues = self._chance.choices(list(self.log), k=2)
+        for index, value in enumerate(values):
+            if is_stored:
+                self._store(self._chance.choice(queues), value)
+            fields = {"batch": times["end_ns"], "index": index, **times}
+            self._write("publish", process, value=value, outcome=outcome, **fields)
+
+    def _new_values(self) -> list[str]:
+        return [f"v{next(self._numbers)}" for _ in range(self._chance.randint(2, 5))]
 
     def _transact(self, process: str) -> None:
         value, decision = f"v{next(self._numbers)}", self._chance.choice(("commit", "rollback"))
@@ -122,10 +146,12 @@ class CleanHistory:
         for queue, values in self.log.items():
             middle = len(values) // 2
             back = max(0, middle - 3)  # where the second consumer begins: delivery is at least once
-            for process, assignment, offsets in (
-                ("consumer-0", 1, range(middle)),
-                ("consumer-1", 1, range(back, len(values))),
+            for process, assignment, offsets, committed in (
+                ("consumer-0", 1, range(middle), middle),
+                ("consumer-1", 1, range(back, len(values)), max(0, len(values) - 3)),
             ):
+                # The second one may begin behind what the first one has committed: offsets go back, too.
+                self._write_offset(queue, min(back, offsets.start))
                 for queue_offset in offsets:
                     self._write(
                         "deliver",
@@ -137,6 +163,11 @@ class CleanHistory:
                         value=values[queue_offset],
                         outcome="ok",
                     )
+                self._write_offset(queue, committed)
+
+    def _write_offset(self, queue: str, queue_offset: int) -> None:
+        fields: dict[str, Any] = {"queue": queue, "amount": queue_offset, "address": self._address}
+        self._write("offset", "observer", group=GROUP, outcome="ok", **fields)
 
     def _scan(self) -> None:
         for queue, values in self.log.items():

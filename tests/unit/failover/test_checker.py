@@ -6,6 +6,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -46,6 +47,14 @@ def test_what_is_allowed_occurs_in_clean_histories() -> None:
     assert max(deliveries.values()) > 1
     outcomes = {(each.kind, each.outcome) for each in operations}
     assert {("send", "failed"), ("send", "unknown"), ("transaction", "unknown")} <= outcomes
+    assert {("publish", "ok"), ("publish", "failed"), ("publish", "unknown")} <= outcomes
+    unknown = {each.value for each in operations if each.kind == "publish" and each.outcome == "unknown"}
+    assert unknown & stored.keys() and unknown - stored.keys()
+    once = [each for each in operations if each.batch is not None and each.is_idempotent]
+    parts = Counter((each.process, each.batch, each.value in stored) for each in once)
+    assert any((*key[:2], not key[2]) in parts for key in parts), "no batch is stored in part"
+    offsets = [each for each in operations if each.kind == "offset" and each.queue == queue_name(0)]
+    assert any((after.amount or 0) < (before.amount or 0) for before, after in pairwise(offsets))
     assert check(operations).counts["epochs"] > 2
 
 
@@ -76,6 +85,15 @@ def replace_value(operations: list[Operation], old: str, new: str) -> None:
     for each in operations:
         if each.kind in ("read", "deliver") and each.value == old:
             each.value = new
+
+
+def publishes(operations: list[Operation], *, outcome: str) -> list[list[Operation]]:
+    """The messages of each publish that ended so."""
+    found: dict[tuple[str, int | None], list[Operation]] = {}
+    for each in operations:
+        if each.kind == "publish" and each.outcome == outcome:
+            found.setdefault((each.process, each.batch), []).append(each)
+    return list(found.values())
 
 
 def new_send(operations: list[Operation], **fields: object) -> Operation:
@@ -142,6 +160,26 @@ def store_once_too_often(operations: list[Operation], chance: random.Random) -> 
 
 
 @plants(Fault.STORED_TWICE)
+def store_a_message_of_an_idempotent_batch_twice(operations: list[Operation], chance: random.Random) -> str:
+    """A repeat of the batch was not recognised as a whole."""
+    repeated = [
+        each
+        for each in operations
+        if each.is_idempotent and each.batch is not None and each.unsure_attempts and each.is_acknowledged
+    ]
+    sent = chance.choice(repeated)
+    append(operations, sent.queue, sent.value)
+    return f"{sent.value!r} is at {sent.queue} offset {sent.queue_offset}, {sent.queue} offset"
+
+
+@plants(Fault.STORED_TWICE)
+def publish_twice(operations: list[Operation], chance: random.Random) -> str:
+    sent = any_of(operations, chance, kind="publish", outcome="ok")
+    append(operations, queue_name(0), sent.value)
+    return f"{sent.value!r} is at"
+
+
+@plants(Fault.STORED_TWICE)
 def commit_twice(operations: list[Operation], chance: random.Random) -> str:
     sent = any_of(operations, chance, kind="transaction", decision="commit", outcome="ok")
     append(operations, queue_name(0), sent.value)
@@ -196,10 +234,42 @@ def swap(operations: list[Operation], chance: random.Random) -> str:
 
 @plants(Fault.REORDERED)
 def swap_in_a_batch(operations: list[Operation], chance: random.Random) -> str:
-    first = any_of(operations, chance, kind="send", index=1)
-    second = any_of(operations, chance, kind="send", index=0, batch=first.batch)
+    first = any_of(operations, chance, kind="send", index=1, outcome="ok")
+    same = {"process": first.process, "batch": first.batch}
+    second = any_of(operations, chance, kind="send", index=0, outcome="ok", **same)
     first.index, second.index = 0, 1
     return f"{second.value!r} comes after {first.value!r} in a batch"
+
+
+@plants(Fault.REORDERED)
+def swap_in_a_publish(operations: list[Operation], chance: random.Random) -> str:
+    queues = {each.value: each.queue for each in operations if each.kind == "read"}
+    pairs = [
+        (before, after)
+        for messages in publishes(operations, outcome="ok")
+        for before, after in pairwise(messages)
+        if queues[before.value] == queues[after.value]
+    ]
+    before, after = chance.choice(pairs)
+    before.index, after.index = after.index, before.index
+    return f"{before.value!r} comes after {after.value!r} in a batch"
+
+
+@plants(Fault.REORDERED)
+def publish_late(operations: list[Operation], chance: random.Random) -> str:
+    """A publish is committed after another one of its producer, and stored before it."""
+    queue = queue_name(0)
+    last = operations[-1]
+    sent = [new_send(operations, kind="publish", outcome="ok", batch=number) for number in (1, 2)]
+    for number, each in enumerate(sent):
+        each.value, each.begin_ns, each.end_ns = f"planted-{number}", *_moment(last, 2 * number)
+    append(operations, queue, "planted-1")
+    append(operations, queue, "planted-0")
+    return "'planted-1' was sent after 'planted-0'"
+
+
+def _moment(last: Operation, later: int) -> tuple[int, int]:
+    return last.begin_ns + 10 * later, last.begin_ns + 10 * later + 5
 
 
 @plants(Fault.REFUSED_BUT_READ)
@@ -216,6 +286,13 @@ def deliver_a_refused_value(operations: list[Operation], chance: random.Random) 
     queue = queue_name(0)
     place = {"queue": queue, "queue_offset": _end(operations, queue), "group": GROUP}
     new_send(operations, kind="deliver", outcome="ok", value=refused.value, **place)
+    return f"{refused.value!r} was refused"
+
+
+@plants(Fault.REFUSED_BUT_READ)
+def publish_what_was_rolled_back(operations: list[Operation], chance: random.Random) -> str:
+    refused = any_of(operations, chance, kind="publish", outcome="failed")
+    append(operations, queue_name(0), refused.value)
     return f"{refused.value!r} was refused"
 
 
@@ -253,6 +330,33 @@ def lose_a_commit(operations: list[Operation], chance: random.Random) -> str:
     replace_value(operations, begun.value, "planted")
     new_send(operations, outcome="unknown", unsure_attempts=1)
     return f"{begun.value!r} was committed"
+
+
+@plants(Fault.COMMITTED_BUT_MISSING)
+def lose_a_publish(operations: list[Operation], chance: random.Random) -> str:
+    messages = chance.choice(publishes(operations, outcome="ok"))
+    for message in messages:
+        replace_value(operations, message.value or "", f"planted-{message.index}")
+        new_send(operations, value=f"planted-{message.index}", outcome="unknown", unsure_attempts=1)
+    return f"{len(messages)} of {len(messages)} messages of an atomic publish are missing"
+
+
+@plants(Fault.TORN_PUBLISH)
+def lose_a_message_of_a_publish(operations: list[Operation], chance: random.Random) -> str:
+    messages = chance.choice(publishes(operations, outcome="ok"))
+    lost = chance.choice(messages)
+    replace_value(operations, lost.value or "", "planted")
+    new_send(operations, outcome="unknown", unsure_attempts=1)
+    return f"1 of {len(messages)} messages of an atomic publish are missing: [publish {lost.value!r}"
+
+
+@plants(Fault.TORN_PUBLISH)
+def publish_one_message_of_an_unknown_publish(operations: list[Operation], chance: random.Random) -> str:
+    stored = {each.value for each in operations if each.kind == "read"}
+    unknown = [each for each in publishes(operations, outcome="unknown") if each[0].value not in stored]
+    messages = chance.choice(unknown)
+    append(operations, queue_name(0), messages[-1].value)
+    return f"{len(messages) - 1} of {len(messages)} messages of an atomic publish are missing"
 
 
 @plants(Fault.TWO_EPOCHS)
@@ -300,6 +404,27 @@ def deliver_nothing_from_an_offset(operations: list[Operation], chance: random.R
         if each.kind == "deliver" and each.queue == queue and each.queue_offset in (end - 1, end - 2):
             operations.remove(each)
     return f"{GROUP} never got offset {end - 2} to {end - 1} of {queue}"
+
+
+@plants(Fault.OFFSET_AHEAD)
+def commit_what_was_not_delivered(operations: list[Operation], chance: random.Random) -> str:
+    """One offset too many; the message is delivered later, to another member."""
+    queue = queue_name(chance.randrange(3))
+    before = [each for each in operations if each.kind == "offset" and each.queue == queue][1]
+    assert before.amount is not None
+    before.amount += 1
+    return f"{GROUP} has offset {before.amount} of {queue} without having got {before.amount - 1}:"
+
+
+@plants(Fault.OFFSET_AHEAD)
+def commit_over_a_hole(operations: list[Operation], chance: random.Random) -> str:
+    """A message comes only after a later one was committed."""
+    queue = queue_name(chance.randrange(3))
+    for each in operations:
+        each.assignment = None  # of a group without an order
+    late = any_of(operations, chance, kind="deliver", queue=queue, queue_offset=3)
+    late.begin_ns = late.end_ns = operations[-1].begin_ns + 10
+    return f"of {queue} without having got 3:"
 
 
 @plants(Fault.UNREAD_QUEUE)

@@ -9,6 +9,8 @@ import pytest
 from kourou import Message, MessageQueue, SendResult, SendStatus
 from kourou.client import SendContext
 from kourou.errors import (
+    AtomicRolledBackError,
+    AtomicUndecidedError,
     CallTimeoutError,
     ConnectError,
     ConnectionLostError,
@@ -21,7 +23,7 @@ from kourou.errors import (
     TooManyRequestsError,
 )
 from kourou.protocol.codes import ResponseCode
-from tests.failover.outcomes import AttemptHook, Attempts, is_unsure, outcome_of
+from tests.failover.outcomes import AttemptHook, Attempts, is_unsure, outcome_of, publish_outcome
 
 MESSAGE = Message("Topic", b"value")
 QUEUE = MessageQueue("Topic", "broker-a", 0)
@@ -123,6 +125,21 @@ def test_what_the_client_is_not_sure_of_is_unknown() -> None:
     assert outcome_of(asyncio.CancelledError(), attempts_of()) == "unknown"
     assert outcome_of(NoRouteError("Topic", "unknown"), attempts_of()) == "failed"
     assert outcome_of(MessageRefusedError("too long"), attempts_of()) == "failed"
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (AtomicUndecidedError("id", "broker-a", "no answer"), "unknown"),
+        (answered(ResponseCode.KOUROU_ATOMIC_TOO_OLD), "unknown"),
+        (AtomicRolledBackError("id", "not in time"), "failed"),
+        (ConnectError("a:1", "refused"), "failed"),
+        (answered(ResponseCode.TOPIC_NOT_EXIST), "failed"),
+    ],
+    ids=repr,
+)
+def test_the_outcome_of_an_atomic_publish(error: KourouError, outcome: str) -> None:
+    assert publish_outcome(error) == outcome
 
 
 def test_the_address_is_that_of_the_broker_that_acknowledged() -> None:
