@@ -15,6 +15,7 @@ from typing import Any
 
 from kourou import AsyncPullConsumer, AsyncPushConsumer, MessageExt, MessageQueue, QueueReader
 from kourou.client import AllocateAveragely
+from kourou.client.core.api import ClientApi
 from kourou.errors import KourouError
 from tests.failover.history import History
 from tests.failover.producers import queue_text, value_of
@@ -98,6 +99,16 @@ class ConsumerGroup:
             self.values.add(value)
 
         return deliver
+
+    async def note_offsets(self, api: ClientApi, address: str, queues: Sequence[MessageQueue]) -> None:
+        """Write the offsets that a broker has of the group. KourouError if it does not answer."""
+        for queue in queues:
+            operation = self._history.begin(
+                "offset", "observer", group=self.name, queue=name_of(queue), address=address
+            )
+            operation.amount = await api.consumer_offset(address, self.name, queue, only_stored=True)
+            if operation.amount is not None:
+                self._history.end(operation)
 
     async def drain(self, ends: dict[str, range], deadline: float) -> None:
         """Wait until every offset of the queues was delivered, at most until `deadline` of the loop's clock;

@@ -4,6 +4,8 @@
 - OrderlySender sends the values of a key to one queue, and repeats nothing.
 - BatchSender sends several values at once.
 - IdempotentSender continues what is undecided until it is decided: its values must be stored once.
+- IdempotentBatchSender does the same with several values at once.
+- AtomicSender publishes several values in several queues, all or none.
 - TransactionSender commits, rolls back, or leaves the decision to the broker's check.
 """
 
@@ -16,13 +18,15 @@ from contextlib import AsyncExitStack
 from typing import Any, Final, Self
 
 from kourou import AsyncProducer, AsyncTransactionProducer, Message, MessageExt, TransactionState
-from kourou.client.producer.send_result import SendResult
+from kourou.client.producer.send_result import SendResult, split_result
 from kourou.errors import KourouError, PartlySentError, SendFailedError
 from kourou.protocol.message_id import parse_offset_msg_id
-from tests.failover.history import Decision, History, Operation
-from tests.failover.outcomes import AttemptHook, Attempts, outcome_of
+from tests.failover.history import Decision, History, Operation, Outcome
+from tests.failover.outcomes import AttemptHook, Attempts, outcome_of, publish_outcome
 
 _MAX_BATCH: Final = 8
+_ATOMIC_MS: Final = (1_000, 4_000, 8_000)
+"""For how long a publish may take: shorter than some faults, and than a workload waits in the end."""
 _STATES: Final[dict[str, TransactionState]] = {
     "commit": TransactionState.COMMIT,
     "rollback": TransactionState.ROLLBACK,
@@ -39,6 +43,7 @@ class Sender:
 
     kind: str
     is_idempotent = False
+    _batches = 0
 
     def __init__(self, number: int, history: History, topic: str, chance: random.Random, rate: float) -> None:
         self.process = f"{self.kind}-{number}"
@@ -76,6 +81,11 @@ class Sender:
         self._values += 1
         value = f"{self.process}:{self._values}"
         return Message(self._topic, value.encode() + b" " * self._chance.choice((0, 10, 500)))
+
+    def _messages(self) -> list[Message]:
+        """Those of the next batch."""
+        self._batches += 1
+        return [self._message() for _ in range(self._chance.randint(2, _MAX_BATCH))]
 
     async def _attempt(
         self, messages: Sequence[Message], send: Callable[[], Any], *, batch: int | None = None
@@ -157,11 +167,9 @@ class BatchSender(Sender):
     """Sends several messages with one request."""
 
     kind = "batch"
-    _batches = 0
 
     async def _send_some(self) -> None:
-        messages = [self._message() for _ in range(self._chance.randint(2, _MAX_BATCH))]
-        self._batches += 1
+        messages = self._messages()
         await self._attempt(messages, lambda: self.producer.send_many(messages), batch=self._batches)
 
 
@@ -182,7 +190,10 @@ class IdempotentSender(Sender):
         try:
             return await self.producer.send(message, sharding_key=key)
         except SendFailedError as error:
-            failure = error
+            return await self._until_decided(error)
+
+    async def _until_decided(self, failure: SendFailedError) -> SendResult:
+        """Of a batch, the result is that of all of it."""
         while failure.undecided is not None and not self._is_stopping:
             await asyncio.sleep(self._pause_s)
             try:
@@ -190,6 +201,64 @@ class IdempotentSender(Sender):
             except SendFailedError as error:
                 failure = error
         raise failure
+
+
+class IdempotentBatchSender(IdempotentSender):
+    """Sends several messages with one request, which is repeated as a whole."""
+
+    kind = "idempotent-batch"
+
+    async def _send_some(self) -> None:
+        messages = self._messages()
+        await self._attempt(messages, lambda: self._send_all_surely(messages), batch=self._batches)
+
+    async def _send_all_surely(self, messages: Sequence[Message]) -> list[SendResult]:
+        try:
+            return await self.producer.send_many(messages)
+        except PartlySentError as error:
+            failure = error.results[0]  # one request, so that all have the same
+        assert isinstance(failure, Exception)
+        if not isinstance(failure, SendFailedError):
+            raise failure
+        return split_result(await self._until_decided(failure), [""] * len(messages))
+
+
+class _RolledBack(Exception):
+    """What a block is left by."""
+
+
+class AtomicSender(Sender):
+    """Publishes several messages as one, and rolls some publishes back."""
+
+    kind = "atomic"
+
+    async def _send_some(self) -> None:
+        messages = self._messages()
+        operations = [
+            self._history.begin(
+                "publish", self.process, value=value_of(message.body), batch=self._batches, index=index
+            )
+            for index, message in enumerate(messages)
+        ]
+        outcome: Outcome = "unknown"
+        problem: str | None = None
+        try:
+            await self._publish(messages)
+            outcome = "ok"
+        except (_RolledBack, KourouError, TimeoutError) as error:
+            outcome = publish_outcome(error)
+            problem = f"{type(error).__name__}: {error}"[:300]
+        finally:
+            for operation in operations:
+                operation.error = problem
+                self._history.end(operation, outcome)
+
+    async def _publish(self, messages: Sequence[Message]) -> None:
+        async with self.producer.atomic(timeout_ms=self._chance.choice(_ATOMIC_MS)) as batch:
+            for message in messages:
+                await batch.send(message, sharding_key=f"key-{self._chance.randrange(3)}")
+            if self._chance.random() < 0.2:
+                raise _RolledBack
 
 
 class TransactionSender(Sender):
@@ -253,5 +322,7 @@ SENDERS: Final[tuple[type[Sender], ...]] = (
     OrderlySender,
     BatchSender,
     IdempotentSender,
+    IdempotentBatchSender,
+    AtomicSender,
     TransactionSender,
 )

@@ -17,7 +17,7 @@ import asyncio
 import random
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -25,10 +25,12 @@ from typing import Any, Final, Self, TypeVar
 
 from kourou import AsyncPullConsumer, MessageQueue
 from kourou.admin import Admin
+from kourou.admin.atomic import list_atomic
 from kourou.admin.brokers import broker_epochs
 from kourou.admin.session import BrokerAddress
 from kourou.admin.topics import create_topic
 from kourou.errors import ClientError, KourouError
+from kourou.protocol.bodies.atomic_list import AtomicState
 from kourou.protocol.bodies.topics import TopicConfig
 from tests.failover.checker import check
 from tests.failover.consumers import ConsumerGroup, read_all
@@ -38,6 +40,7 @@ from tests.failover.producers import SENDERS, Sender, TransactionSender
 
 _T = TypeVar("_T")
 _POLL_S: Final = 0.1
+_OFFSETS_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +60,7 @@ class WorkloadOptions:
     send_timeout_ms: int = 3_000
     attempt_timeout_ms: int = 1_000
     settle_s: float = 60.0
-    """How long `finish` waits for the cluster, for transactions and for consumers."""
+    """How long `finish` waits for the cluster, for transactions, for publishes and for consumers."""
 
 
 class Workload:
@@ -70,6 +73,7 @@ class Workload:
         self._stack = AsyncExitStack()
         self._senders: list[Sender] = []
         self._sending: list[asyncio.Task[None]] = []
+        self._observing: asyncio.Task[None] | None = None
         self._groups = [
             ConsumerGroup("chaos-orderly", self.history, is_orderly=True),
             ConsumerGroup("chaos-concurrent", self.history, is_orderly=False),
@@ -109,15 +113,37 @@ class Workload:
                 )
                 self._senders.append(sender)
         self._sending = [asyncio.create_task(sender.run(), name=sender.process) for sender in self._senders]
+        self._observing = asyncio.create_task(self._observe_offsets(), name="observe-offsets")
 
     async def _close(self) -> None:
         try:
             await self.stop_sending()
         finally:
             try:
-                await self._stack.aclose()
+                await self._stop_observing()
             finally:
-                self.history.close()
+                try:
+                    await self._stack.aclose()
+                finally:
+                    self.history.close()
+
+    async def _observe_offsets(self) -> None:
+        """Write what the masters have of the groups, again and again."""
+        queues = await self._within(self.options.settle_s, self._queues)
+        while True:
+            with suppress(KourouError):
+                for master in await self._masters():
+                    own = [queue for queue in queues if queue.broker_name == master.broker_name]
+                    for group in self._groups:
+                        await group.note_offsets(self._admin.api, master.address, own)
+            await asyncio.sleep(_OFFSETS_S)
+
+    async def _stop_observing(self) -> None:
+        task, self._observing = self._observing, None
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
 
     async def stop_sending(self) -> None:
         """Let every producer finish its send, and begin no other."""
@@ -129,17 +155,19 @@ class Workload:
                 raise result
 
     async def finish(self) -> Report:
-        """After the faults have ended: stop sending, wait for transactions, read all queues, let consumers
-        finish, and check. KourouError if the cluster does not recover within `settle_s`."""
+        """After the faults have ended: stop sending, wait for transactions and publishes, read all queues,
+        let consumers finish, and check. KourouError if the cluster does not recover within `settle_s`."""
         loop, options = asyncio.get_running_loop(), self.options
         await self.stop_sending()
         await self._wait_committed(loop.time() + options.settle_s)
+        await self._wait_published(loop.time() + options.settle_s)
         await self._within(options.settle_s, self._note_epochs)
         queues = await self._within(options.settle_s, self._queues)
         deadline = loop.time() + options.settle_s
         ends = await read_all(self.history, queues, deadline, namesrv=self._namesrv)
         deadline = loop.time() + options.settle_s
         await asyncio.gather(*(group.drain(ends, deadline) for group in self._groups))
+        await self._stop_observing()
         return await asyncio.to_thread(lambda: check(read_history(self.history.path)))
 
     async def _wait_committed(self, deadline: float) -> None:
@@ -150,6 +178,19 @@ class Workload:
             delivered = set.union(*(group.values for group in self._groups))
             if all(sender.committed <= delivered for sender in senders):
                 return
+            await asyncio.sleep(_POLL_S)
+
+    async def _wait_published(self, deadline: float) -> None:
+        """Until no master has an atomic publish that is open; the checker reports what is missing."""
+        over = (AtomicState.ABANDONED, AtomicState.INCOMPLETE)
+        loop = asyncio.get_running_loop()
+        while loop.time() < deadline:
+            with suppress(KourouError):
+                await self._masters()
+                brokers = await list_atomic(self._admin)
+                is_open = [entry for each in brokers for entry in each.publishes if entry.state not in over]
+                if not is_open and not any(each.problem for each in brokers):
+                    return
             await asyncio.sleep(_POLL_S)
 
     # -- the cluster -----------------------------------------------------------------------------
