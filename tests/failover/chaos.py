@@ -29,6 +29,8 @@ _KEYS: Final[Mapping[str, object]] = {
     "transactionCheckInterval": 500,
     "transactionCheckMax": 10_000,  # a producer that comes late is still asked
 }
+# While etcd is away, a loss of etcd ends no reign: at least one fault has to.
+_FIRST: Final = ("kill-master", "pause-etcd", "kill-etcd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +45,11 @@ class ChaosResult:
 
 
 @asynccontextmanager
-async def chaos_set(folder: Path, *, lease_s: int, **keys: object) -> AsyncIterator[BrokerSet]:
+async def chaos_set(folder: Path, *, lease_s: int, seed: int, **keys: object) -> AsyncIterator[BrokerSet]:
     """A set of three brokers and three members of etcd, with all that faults need and this machine has.
-    `keys` are further settings."""
+    By one seed in three its masters go on without etcd. `keys` are further settings."""
+    if seed % 3 == 2:
+        keys = {"failoverContinuesWithoutEtcd": "true", **keys}
     brokers = BrokerSet(
         folder,
         open_network(),
@@ -62,8 +66,13 @@ async def run_chaos(
     brokers: BrokerSet, history: Path, *, seed: int, duration_s: float, plan: Plan | None = None
 ) -> ChaosResult:
     """Faults by a plan, or one of the seed, under load. The plan is printed."""
-    kinds = kinds_for(brokers)
-    plan = plan or make_plan(seed=seed, duration_s=duration_s, lease_s=brokers.lease_s, kinds=kinds)
+    plan = plan or make_plan(
+        seed=seed,
+        duration_s=duration_s,
+        lease_s=brokers.lease_s,
+        kinds=kinds_for(brokers),
+        first=_FIRST if brokers.continues_without_etcd else (),
+    )
     print(f"seed {seed}; the plan:\n{plan}", flush=True)
     async with Workload(
         brokers.namesrv_address, history, WorkloadOptions(seed=seed, topic=f"Chaos{seed}")

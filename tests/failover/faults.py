@@ -84,11 +84,13 @@ class Kind:
     needs_disks: bool = False
 
 
-def make_plan(*, seed: int, duration_s: float, lease_s: float, kinds: Sequence[str]) -> Plan:
-    """Faults, one or two at once, each followed by time to recover. No kind comes twice before all others
-    came once."""
+def make_plan(
+    *, seed: int, duration_s: float, lease_s: float, kinds: Sequence[str], first: Sequence[str] = ()
+) -> Plan:
+    """Faults, one or two at once, each followed by time to recover. `first` come first, in this order; behind
+    them no kind comes twice before all others came once."""
     chance = random.Random(seed)
-    deck: list[str] = []
+    deck = list(reversed(first))
     steps: list[Step] = []
     at_s = 1.0
     while True:
@@ -136,6 +138,10 @@ class Nemesis:
                 member.free_disk()
             member.go_on()
             member.start()
+        self.restore_etcd()
+
+    def restore_etcd(self) -> None:
+        """Let all members of etcd run."""
         for each in self.brokers.etcd_members:
             if each.process is None:
                 each.start()
@@ -157,11 +163,17 @@ class Nemesis:
         """The present master, or the next one if it does not take long."""
         deadline = time.monotonic() + 2 * self.brokers.lease_s
         while time.monotonic() < deadline:
-            with contextlib.suppress(KourouError):
-                if (master := await self.brokers.master()) is not None:
-                    return master
+            if (master := await self._known_master()) is not None:
+                return master
             await asyncio.sleep(_LOOK_S)
         raise NoTargetError("there is no master")
+
+    async def _known_master(self) -> BrokerNode | None:
+        """By etcd; while that is away, by the name server."""
+        for look in (self.brokers.master, self.brokers.registered_master):
+            with contextlib.suppress(KourouError):
+                return await look()
+        return None
 
     async def slave(self, step: Step) -> BrokerNode:
         """A member that is not master."""
@@ -316,6 +328,18 @@ def _etcd_leader(hit: Callable[[EtcdMember], None]) -> Inject:
     return inject
 
 
+def _all_of_etcd(hit: Callable[[EtcdMember], None]) -> Inject:
+    @asynccontextmanager
+    async def inject(nemesis: Nemesis, _: Step) -> AsyncIterator[str]:
+        for member in nemesis.brokers.etcd_members:
+            if member.process is not None:
+                hit(member)
+        yield "all members"
+        nemesis.restore_etcd()
+
+    return inject
+
+
 KINDS: Final[dict[str, Kind]] = {
     "kill-master": Kind(_process(Nemesis.master, BrokerNode.kill, BrokerNode.start), 0.5, 3.0),
     "kill-slave": Kind(_process(Nemesis.slave, BrokerNode.kill, BrokerNode.start), 0.5, 3.0),
@@ -338,6 +362,8 @@ KINDS: Final[dict[str, Kind]] = {
     "isolate-master": Kind(_link(_all_but_clients, "both"), 1.2, 3.0),
     "pause-etcd-leader": Kind(_etcd_leader(EtcdMember.pause), 0.5, 2.0),
     "kill-etcd-leader": Kind(_etcd_leader(EtcdMember.stop), 0.5, 2.0),
+    "pause-etcd": Kind(_all_of_etcd(EtcdMember.pause), 1.5, 4.0),
+    "kill-etcd": Kind(_all_of_etcd(EtcdMember.stop), 1.5, 3.0),
     "full-disk": Kind(
         _process(Nemesis.slave, BrokerNode.fill_disk, _free_and_restart), 1.0, 3.0, needs_disks=True
     ),

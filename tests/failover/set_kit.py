@@ -278,6 +278,11 @@ class BrokerSet:
     # -- what there is ---------------------------------------------------------------------------
 
     @property
+    def continues_without_etcd(self) -> bool:
+        """Whether its master goes on while etcd is away."""
+        return self._keys.get("failoverContinuesWithoutEtcd") == "true"
+
+    @property
     def keys(self) -> SetKeys:
         """The set's keys in etcd."""
         return SetKeys.of("/kourou", CLUSTER, BROKER_NAME)

@@ -16,11 +16,12 @@ from tests.crash.rounds import REPLAY, first_seed, replayable, summaries
 from tests.failover.chaos import chaos_set, run_chaos
 from tests.failover.faults import Plan
 from tests.failover.findings import Fault
+from tests.failover.history import read_history
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.crash]
 
 LEASE_S = 2
-DURATION_S = 60.0
+DURATION_S = 55.0
 KEPT = Path(__file__).parents[2] / "build" / "chaos"
 
 
@@ -29,7 +30,7 @@ async def test_nothing_acknowledged_is_lost_and_there_are_never_two_masters(tmp_
     plan = given_plan()
     history = tmp_path / "history.jsonl"
     with replayable(seed):
-        async with chaos_set(tmp_path / "set", lease_s=LEASE_S) as brokers:
+        async with chaos_set(tmp_path / "set", lease_s=LEASE_S, seed=seed) as brokers:
             result = await run_chaos(brokers, history, seed=seed, duration_s=DURATION_S, plan=plan)
         if result.report.findings:
             KEPT.mkdir(parents=True, exist_ok=True)
@@ -43,11 +44,25 @@ async def test_nothing_acknowledged_is_lost_and_there_are_never_two_masters(tmp_
     )
 
 
+async def test_a_set_goes_on_under_load_while_etcd_is_paused(tmp_path: Path) -> None:
+    history = tmp_path / "history.jsonl"
+    plan = Plan.parse(f"0.5 pause-etcd {3 * LEASE_S} 0")
+    async with chaos_set(tmp_path / "set", lease_s=LEASE_S, seed=2) as brokers:
+        result = await run_chaos(brokers, history, seed=2, duration_s=0, plan=plan)
+    assert not result.report.findings, result.report.text()
+    operations = list(read_history(history))
+    begin_ns, end_ns = (each.begin_ns for each in operations if each.kind == "event")
+    without_lease_ns = begin_ns + LEASE_S * 1_500_000_000
+    late = [each for each in operations if each.begin_ns > without_lease_ns and (each.end_ns or 0) < end_ns]
+    acknowledged = {each.process.partition("@")[0] for each in late if each.is_acknowledged}
+    assert {"idempotent-batch-0", "atomic-0"} <= acknowledged, acknowledged
+
+
 @pytest.mark.nightly
 async def test_what_a_set_loses_that_may_lose_messages_is_found(tmp_path: Path) -> None:
     plan = Plan.parse("3 cut-slaves 8 0\n8 kill-master 8 0")
     lossy = {"brokerRole": "ASYNC_MASTER", "failoverMayLoseMessages": "true"}
-    async with chaos_set(tmp_path / "set", lease_s=LEASE_S, **lossy) as brokers:
+    async with chaos_set(tmp_path / "set", lease_s=LEASE_S, seed=1, **lossy) as brokers:
         result = await run_chaos(brokers, tmp_path / "history.jsonl", seed=1, duration_s=0, plan=plan)
     assert result.report.faults[Fault.LOST], result.report.text()
 

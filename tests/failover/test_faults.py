@@ -16,6 +16,12 @@ def test_a_plan_is_what_its_seed_and_its_printed_form_say() -> None:
     assert Plan.parse(str(plan)) == plan
 
 
+def test_a_plan_begins_with_what_has_to_come_first() -> None:
+    first = ["kill-etcd", "handover", "kill-master"]
+    steps = make_plan(seed=7, duration_s=600, lease_s=2, kinds=list(KINDS), first=first).steps
+    assert [step.kind for step in steps[:3]] == first
+
+
 def test_every_kind_has_its_turn_and_some_come_together() -> None:
     steps = make_plan(seed=1, duration_s=600, lease_s=2, kinds=list(KINDS)).steps
     assert {step.kind for step in steps} == KINDS.keys()
