@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kourou.clock import Clock
 from kourou.config import BrokerConfig
 from kourou.failover.member import FailoverMember
 from kourou.namesrv.server import NameServer
@@ -35,6 +36,8 @@ class BrokerSet:
     settings: dict[str, Any] = field(default_factory=dict)
     members: dict[int, FailoverMember] = field(default_factory=dict)
     configs: dict[int, BrokerConfig] = field(default_factory=dict)
+    clocks: dict[int, Clock] = field(default_factory=dict)
+    """Of members that have one of their own."""
     failures: list[asyncio.Future[None]] = field(default_factory=list)
 
     async def start(self, number: int, **settings: Any) -> FailoverMember:
@@ -55,7 +58,7 @@ class BrokerSet:
                     **settings,
                 }
             )
-        member = FailoverMember(self.configs[number])
+        member = FailoverMember(self.configs[number], clock=self.clocks.get(number))
         await member.start()
         self.configs[number] = member._config
         self.members[number] = member
