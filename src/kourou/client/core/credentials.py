@@ -1,22 +1,14 @@
-"""Credentials: the identity of a client, and the signature of each request.
+"""Credentials: the identity of a client, which signs each request.
 
-Signed are the values of all extFields in the order of their names, without `Signature`, then the body. The
-`Signature` is their HMAC-SHA1 with the secret key, in Base64; `AccessKey` and `SecurityToken` are fields like
-any other and are set first. Every request is signed, including one-way requests and
-those to the name server; fields that are added after signing invalidate the signature.
-Not here: the verification (the broker).
+Every request is signed, including one-way requests and those to the name server; fields that are added after
+signing invalidate the signature (protocol/signature.py). Not here: the verification (access/).
 """
 
 from __future__ import annotations
 
-import hmac
-from base64 import b64encode
 from dataclasses import dataclass, field
-from typing import Final
 
-ACCESS_KEY: Final = "AccessKey"
-SECURITY_TOKEN: Final = "SecurityToken"
-SIGNATURE: Final = "Signature"
+from kourou.protocol.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, signature_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +46,4 @@ class Credentials:
         ext_fields[ACCESS_KEY] = self.access_key
         if self.security_token:
             ext_fields[SECURITY_TOKEN] = self.security_token
-        signed = b"".join([*(ext_fields[name].encode() for name in sorted(ext_fields)), body])
-        mac = hmac.digest(self.secret_key.encode(), signed, "sha1")
-        ext_fields[SIGNATURE] = b64encode(mac).decode()
+        ext_fields[SIGNATURE] = signature_of(ext_fields, body, self.secret_key)

@@ -1,0 +1,46 @@
+"""Whether a request was signed with a secret key, by any of RocketMQ's clients.
+
+Clients differ in what they sign. All sign their fields and the body; some fields are signed by some versions
+only: Go sends the security token unsigned, Java 5.x adds the fields of its zone after signing, and Java before
+4.9.4 leaves the field of queries by unique key out. A signature without any of these is valid, too.
+"""
+
+from __future__ import annotations
+
+import hmac
+from itertools import combinations
+from typing import Final
+
+from kourou.access.model import AccessCall
+from kourou.protocol.codes import RequestCode
+from kourou.protocol.signature import SECURITY_TOKEN, SIGNATURE, signature_of
+
+_ZONE_FIELDS: Final = ("__ZONE_NAME", "__ZONE_MODE")
+_UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
+
+
+def is_signed_by(call: AccessCall, secret_key: str) -> bool:
+    """Whether the signature of a call was made with this key; compared in constant time."""
+    given = call.fields.get(SIGNATURE, "").encode()
+    return any(
+        hmac.compare_digest(
+            given, signature_of(call.fields, call.body, secret_key, without=without).encode()
+        )
+        for without in _variants(call)
+    )
+
+
+def _variants(call: AccessCall) -> list[frozenset[str]]:
+    """Fields that may be unsigned, by what the call has."""
+    optional: list[tuple[str, ...]] = []
+    if SECURITY_TOKEN in call.fields:
+        optional.append((SECURITY_TOKEN,))
+    if not call.fields.keys().isdisjoint(_ZONE_FIELDS):
+        optional.append(_ZONE_FIELDS)
+    if call.code == RequestCode.QUERY_MESSAGE and _UNIQUE_KEY_QUERY in call.fields:
+        optional.append((_UNIQUE_KEY_QUERY,))
+    return [
+        frozenset(name for names in chosen for name in names)
+        for count in range(len(optional) + 1)
+        for chosen in combinations(optional, count)
+    ]
