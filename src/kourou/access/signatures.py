@@ -1,8 +1,8 @@
 """Whether a request was signed with a secret key, by any of RocketMQ's clients.
 
-Clients differ in what they sign. All sign their fields and the body; some fields are signed by some versions
-only: Go sends the security token unsigned, Java 5.x adds the fields of its zone after signing, and Java before
-4.9.4 leaves the field of queries by unique key out. A signature without any of these is valid, too.
+Clients differ in what they sign. All sign fields and body, but some fields are signed by some versions only:
+Go sends the security token unsigned, Java 5.x adds the fields of its zone after signing, and Java before 4.9.4
+leaves the field of queries by unique key out. A signature without any of these is valid, too.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ def is_signed_by(call: AccessCall, secret_key: str) -> bool:
     """Whether the signature of a call was made with this key; compared in constant time."""
     given = call.fields.get(SIGNATURE, "").encode()
     return any(
-        hmac.compare_digest(
-            given, signature_of(call.fields, call.body, secret_key, without=without).encode()
-        )
+        hmac.compare_digest(given, signature_of(call.fields, call.body, secret_key, without=without).encode())
         for without in _variants(call)
     )
 
