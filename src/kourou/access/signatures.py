@@ -1,8 +1,8 @@
 """Whether a request was signed with a secret key, by any of RocketMQ's clients.
 
 Clients differ in what they sign. All sign fields and body, but some fields are signed by some versions only:
-Go sends the security token unsigned, Java 5.x adds the fields of its zone after signing, and Java before 4.9.4
-leaves the field of queries by unique key out. A signature without any of these is valid, too.
+Go sends the security token unsigned, Java 5.x adds the fields of its zone after signing, and Java before
+4.9.4 leaves the field of queries by unique key out. A signature without any of these is valid, too.
 """
 
 from __future__ import annotations
