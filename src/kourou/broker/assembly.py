@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Self
 
+from kourou.access.inner_keys import inner_keys
 from kourou.broker import wiring
 from kourou.broker.connection_state import ConnectionState
 from kourou.broker.part import BrokerPart, HandlersPart, processors_of
@@ -156,7 +157,9 @@ class RunningBroker:
             wiring.producers_part(services),
             HandlersPart(wiring.config_processor(services, retention), *setup.handlers),
         )
-        client = RemotingClient(client_settings(config, config.connect_timeout_millis))
+        client = RemotingClient(
+            client_settings(config, config.connect_timeout_millis), keys=inner_keys(config)
+        )
         epochs = EpochFile(setup.files, store.config.root)
         membership = setup.membership
         self.master = master = wiring.master_part(services, epochs, membership)

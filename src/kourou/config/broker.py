@@ -19,6 +19,7 @@ from kourou.config.broker_without_effect import BROKER_KEYS_WITHOUT_EFFECT
 from kourou.config.component import ComponentConfig, attributes_of
 from kourou.config.failover_settings import FailoverSettings
 from kourou.config.host import advertised_address, host_name
+from kourou.config.inner_credentials import InnerCredentialsSettings
 from kourou.config.keys import Key, KeyTable, Value, settings_of
 from kourou.config.metrics_settings import PROM, MetricsSettings
 from kourou.config.remoting import CLIENT_KEYS_WITHOUT_EFFECT, RemotingSettings
@@ -39,6 +40,7 @@ class BrokerConfig(
     FailoverSettings,
     MetricsSettings,
     RemotingSettings,
+    InnerCredentialsSettings,
     ComponentConfig,
 ):
     """The configuration of a broker. Paths are absolute once loaded from a file or options.

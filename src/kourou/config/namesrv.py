@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final
 
 from kourou.config.component import ComponentConfig
+from kourou.config.inner_credentials import InnerCredentialsSettings
 from kourou.config.keys import BOOL, INT, LONG, STRING, Key, KeyTable, key_field, setting
 from kourou.config.remoting import RemotingSettings
 
@@ -22,7 +23,7 @@ _namesrv = partial(setting, "Name server")
 
 
 @dataclass(frozen=True, kw_only=True)
-class NamesrvConfig(RemotingSettings, ComponentConfig):
+class NamesrvConfig(RemotingSettings, InnerCredentialsSettings, ComponentConfig):
     """The configuration of a name server. Paths are absolute once loaded from a file or options."""
 
     listen_port: int = _namesrv(

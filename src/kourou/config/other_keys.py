@@ -36,7 +36,7 @@ _NAMES: Final = """
     tieredStoreMaxPendingLimit tieredStoreCrcCheckEnable tieredStoreFilePath
     objectStoreEndpoint objectStoreBucket objectStoreAccessKey
 """
-_SECRETS: Final = "initAuthenticationUser innerClientAuthenticationCredentials objectStoreSecretKey"
+_SECRETS: Final = "initAuthenticationUser objectStoreSecretKey"
 
 _NOT_HERE: Final = "this part of Apache RocketMQ is not in Kourou"
 

@@ -15,6 +15,7 @@ from kourou.config.broker import BrokerConfig
 from kourou.config.broker_settings import BrokerSettings
 from kourou.config.component import ComponentConfig
 from kourou.config.failover_settings import FailoverSettings
+from kourou.config.inner_credentials import InnerCredentialsSettings
 from kourou.config.keys import Key, KeyTable, ValueType, format_value, settings_of
 from kourou.config.metrics_settings import MetricsSettings
 from kourou.config.namesrv import NamesrvConfig
@@ -81,7 +82,10 @@ def reference() -> str:
     parts = [_INTRODUCTION]
     parts += ["## Broker\n", *_sections(*_BROKER_SETTINGS)]
     parts += ["## Name server\n", _rows(_honoured(NamesrvConfig))]
-    parts += ["## Both\n", *_sections(ComponentConfig, RemotingServerSettings, TlsSettings)]
+    parts += [
+        "## Both\n",
+        *_sections(ComponentConfig, RemotingServerSettings, TlsSettings, InnerCredentialsSettings),
+    ]
     parts += ["## Clients\n", _CLIENTS, _names("key", _CLIENT_KEYS)]
     parts += ["## Environment\n", _names("variable", _VARIABLES)]
     parts += ["## Broker: accepted, without effect\n", _no_effect(broker)]

@@ -19,6 +19,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from kourou.access.inner_keys import inner_keys
 from kourou.broker.replication.reign import Reign, boottime_s
 from kourou.config.broker import BrokerConfig
 from kourou.errors import KourouError, ResponseError
@@ -63,7 +64,7 @@ class PromiseRequests:
         self._config = config
         self._identity = identity
         self._addresses = addresses
-        self._client = RemotingClient(client_settings(config))
+        self._client = RemotingClient(client_settings(config), keys=inner_keys(config))
         self._lease_s = config.failover_lease_seconds
         self._said: str | None = None
 

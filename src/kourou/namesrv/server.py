@@ -8,6 +8,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kourou.access.inner_keys import inner_keys
 from kourou.clock import monotonic_ms
 from kourou.config import NamesrvConfig
 from kourou.errors import KourouError
@@ -87,7 +88,7 @@ class NameServer:
     async def _start(self) -> None:
         kv_config = await asyncio.to_thread(_load, self._config)
         self._disk = DiskWorker(self._start_request)
-        self._client = RemotingClient(client_settings(self._config))
+        self._client = RemotingClient(client_settings(self._config), keys=inner_keys(self._config))
         self._state = NamesrvState(
             self._config,
             kv_config,

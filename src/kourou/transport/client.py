@@ -9,6 +9,7 @@ from functools import partial
 
 from kourou.errors import CallTimeoutError, ConnectError, ConnectionLostError
 from kourou.protocol.command import RemotingCommand
+from kourou.protocol.signature import SigningKeys
 from kourou.transport.addresses import parse_address
 from kourou.transport.connect_problem import connect_problem
 from kourou.transport.connection import Connection, InboundBudget
@@ -26,7 +27,8 @@ class RemotingClient:
     """Calls to any number of peers. Create it on the running loop; `stop` closes everything.
 
     `processors` serve the requests that a peer sends to us over these connections. `on_lost` is called with
-    the address of a connection that the peer or the network has ended.
+    the address of a connection that the peer or the network has ended. With `keys` every request is signed,
+    last of all: fields that are added later would invalidate it.
     """
 
     def __init__(
@@ -36,7 +38,9 @@ class RemotingClient:
         *,
         cycles: Cycles | None = None,
         on_lost: Callable[[str], None] | None = None,
+        keys: SigningKeys | None = None,
     ) -> None:
+        self._keys = keys
         self._loop = asyncio.get_running_loop()
         self._config = config or RemotingClientConfig()
         self._context = client_context(self._config.tls)
@@ -62,6 +66,7 @@ class RemotingClient:
                 connection = await self.connection(address)
         except TimeoutError:
             raise ConnectError(address, f"no connection within {timeout_ms} ms") from None
+        self._sign(command)
         left_ms = max(1, int((deadline - self._loop.time()) * 1000))
         try:
             return await connection.call(command, left_ms)
@@ -70,7 +75,15 @@ class RemotingClient:
 
     async def send_oneway(self, address: str, command: RemotingCommand) -> None:
         """Send a request without a response. On return it is collected for writing."""
-        (await self.connection(address)).send_oneway(command)
+        connection = await self.connection(address)
+        self._sign(command)
+        connection.send_oneway(command)
+
+    def _sign(self, command: RemotingCommand) -> None:
+        if self._keys is not None:
+            # A copy: the fields may be those of another call, too.
+            command.ext_fields = dict(command.ext_fields or {})
+            self._keys.sign(command.ext_fields, command.body)
 
     async def connection(self, address: str) -> Connection:
         """The open connection to `address`; concurrent callers share one attempt."""

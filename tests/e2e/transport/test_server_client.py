@@ -11,6 +11,7 @@ import pytest
 
 from kourou.errors import CallTimeoutError, ConfigError, ConnectError, ConnectionLostError
 from kourou.protocol.command import RemotingCommand
+from kourou.protocol.signature import SigningKeys, signature_of
 from kourou.transport.client import RemotingClient
 from kourou.transport.connection import Connection
 from kourou.transport.dispatcher import run_request
@@ -94,6 +95,32 @@ def test_binary_serialization_is_answered_in_kind(run: Run) -> None:
             answer = await client.call(server.address, asked)
             assert answer.serialize_type == 1
             assert answer.ext_fields == {"seen": "0"}
+
+    run(work())
+
+
+def test_every_request_of_a_client_with_keys_is_signed_last_of_all(run: Run) -> None:
+    async def work() -> None:
+        seen: list[dict[str, str]] = []
+
+        def see(request: Request) -> None:
+            seen.append(request.ext_fields)
+            echo(request)
+
+        async with serving({ECHO: see}) as server:
+            client = RemotingClient(keys=SigningKeys("inner", "a secret"))
+            try:
+                asked = RemotingCommand(ECHO, ext_fields={"topic": "T"}, body=b"body")
+                await client.call(server.address, asked)
+                await client.call(server.address, asked)
+                await client.send_oneway(server.address, RemotingCommand(ECHO))
+                await client.call(server.address, command(ECHO))
+            finally:
+                await client.stop()
+        bodies = [b"body", b"body", b"", b""]
+        assert [each["AccessKey"] for each in seen] == ["inner"] * 4
+        for fields, body in zip(seen, bodies, strict=True):
+            assert fields["Signature"] == signature_of(fields, body, "a secret")
 
     run(work())
 
