@@ -30,6 +30,7 @@ from kourou.transport.connection import BulkHandler, Connection
 from kourou.transport.from_config import client_settings, server_settings
 from kourou.transport.request import RequestMeter
 from kourou.transport.server import RemotingServer
+from kourou.transport.settings import ClientAuth
 from kourou.transport.tasks import TaskOwner
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ class ServingPart(BrokerPart):
         self._requests = requests
         self._is_stopping = False
         self._fast_port = 0 if config.is_slave else config.fast_listen_port
+        fast_auth = config.tls_server_need_client_auth_fast
+        self._fast_client_auth = None if fast_auth is None else ClientAuth(fast_auth)
         self._server = RemotingServer(
             processors_of(parts),
             server_settings(config),
@@ -101,7 +104,7 @@ class ServingPart(BrokerPart):
         if not self._fast_port:
             return
         try:
-            await self._server.listen_also(self._fast_port)
+            await self._server.listen_also(self._fast_port, self._fast_client_auth)
         except ConfigError as error:
             _log.warning("slaves of Apache's get no topics from this broker (fastListenPort): %s", error)
 

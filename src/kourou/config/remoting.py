@@ -195,6 +195,24 @@ class TlsSettings:
         "Whether clients must present a certificate: `require`, `optional` or `none`.",
         choices=("none", "optional", "require"),
     )
+    # Apache's slaves may have no certificate, while clients must.
+    tls_server_need_client_auth_fast: str | None = _tls(
+        "tls.server.need.client.auth.fast",
+        ENUM,
+        None,
+        "Kourou's own: the same for a broker's second port, `fastListenPort`; as for the first if not set.",
+        choices=("none", "optional", "require"),
+    )
+    # A name in a certificate is worth what its issuer is; an operator has to decide that.
+    tls_server_client_certificate_user: str = _tls(
+        "tls.server.clientCertificateUser",
+        ENUM,
+        "none",
+        "Kourou's own: the name in a client's certificate is its user, and its requests need no signature: "
+        "`commonName`, `sanEmail` or `sanUri`; `none`: certificates name nobody. Needs "
+        "`tls.server.trustCertPath` ([security.md](security.md#the-certificate-as-user)).",
+        choices=("none", "commonName", "sanEmail", "sanUri"),
+    )
     tls_server_cert_path: str | None = _tls(
         "tls.server.certPath", STRING, None, "The server's certificate, PEM."
     )

@@ -18,7 +18,7 @@ from kourou.transport.dispatcher import Dispatcher
 from kourou.transport.request import Processor
 from kourou.transport.settings import RemotingClientConfig
 from kourou.transport.tasks import TaskOwner
-from kourou.transport.tls import client_context
+from kourou.transport.tls import follow_client
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +43,8 @@ class RemotingClient:
         self._keys = keys
         self._loop = asyncio.get_running_loop()
         self._config = config or RemotingClientConfig()
-        self._context = client_context(self._config.tls)
+        self._tls = follow_client(self._config.tls)
+        self._looked_at = self._loop.time()
         self._dispatch = Dispatcher(processors or {})
         self._budget = InboundBudget(self._config.max_inbound_bytes)
         self._connections: dict[str, asyncio.Task[Connection]] = {}
@@ -151,18 +152,26 @@ class RemotingClient:
 
     async def _connect(self, address: str) -> Connection:
         host, port = parse_address(address)
+        await self._look_at_tls_files()
         try:
             async with asyncio.timeout(self._config.connect_timeout_ms / 1000):
                 _, connection = await self._loop.create_connection(
-                    partial(self._new_connection, address), host, port, ssl=self._context
+                    partial(self._new_connection, address), host, port, ssl=self._tls.context
                 )
         except TimeoutError:
             raise ConnectError(
                 address, f"no connection within {self._config.connect_timeout_ms} ms"
             ) from None
         except (OSError, EOFError) as error:
-            raise connect_problem(address, error, is_tls=self._context is not None) from error
+            raise connect_problem(address, error, is_tls=self._tls.context is not None) from error
         return connection
+
+    async def _look_at_tls_files(self) -> None:
+        """Before connecting rather than periodically: connections are rare."""
+        now = self._loop.time()
+        if self._tls.has_files and now - self._looked_at >= self._config.tls.look_every_s:
+            self._looked_at = now
+            await asyncio.to_thread(self._tls.look)
 
     def _new_connection(self, address: str) -> Connection:
         return Connection(

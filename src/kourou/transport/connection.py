@@ -23,6 +23,7 @@ from kourou.protocol.frame import FrameDecoder, RawFrame, encode_frame
 from kourou.protocol.layout import Buffer
 from kourou.protocol.request_head import decode_request_head
 from kourou.transport.addresses import format_address
+from kourou.transport.certificate_user import CertificateUser, certificate_user
 from kourou.transport.cycles import Cycles
 from kourou.transport.pending_calls import Answer, PendingCalls
 from kourou.transport.request import Processor, Request
@@ -87,10 +88,12 @@ class Connection(asyncio.Protocol):
         "_reads",
         "_bulk",
         "_transport",
+        "_user_source",
         "_unsent_oneways",
         "_writable",
         "_write_paused",
         "calls",
+        "certificate_user",
         "closed",
         "last_active",
         "last_heard",
@@ -110,6 +113,7 @@ class Connection(asyncio.Protocol):
         on_close: Callable[[Connection], None] | None = None,
         bulk: BulkHandler | None = None,
         new_state: Callable[[], object] | None = None,
+        user_source: CertificateUser = CertificateUser.NONE,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._cycles = cycles
@@ -130,12 +134,15 @@ class Connection(asyncio.Protocol):
         self._unsent_oneways = 0
         self._close_reason = ""
         self._is_tls = False
+        self._user_source = user_source
         self._heard = False
         self._lost = False
         self._transport: asyncio.Transport | None = None
         self.calls = PendingCalls(self._loop, "unknown", limits.max_calls)
         self.closed = False
         self.last_active = self.last_heard = self._loop.time()
+        # The name in the peer's verified certificate, where the server takes it as user.
+        self.certificate_user: str | None = None
         self.local_address = "unknown"
         self.remote_address = "unknown"
         # Set by the owner of the connection, which knows its type.
@@ -148,7 +155,9 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=self._limits.write_high_bytes)
         self.local_address = format_address(transport.get_extra_info("sockname"))
         self.remote_address = format_address(transport.get_extra_info("peername"))
-        self._is_tls = transport.get_extra_info("ssl_object") is not None
+        tls = transport.get_extra_info("ssl_object")
+        self._is_tls = tls is not None
+        self.certificate_user = certificate_user(tls, self._user_source)
         self.calls = PendingCalls(self._loop, self.remote_address, self._limits.max_calls)
         if self._on_open is not None:
             self._on_open(self)

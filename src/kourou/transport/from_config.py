@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kourou.config.remoting import RemotingSettings
+from kourou.transport.certificate_user import CertificateUser
 from kourou.transport.settings import (
     ClientAuth,
     ClientTlsConfig,
@@ -69,6 +70,7 @@ def server_settings(config: RemotingSettings) -> RemotingServerConfig:
             key_password=config.tls_server_key_password,
             trust_cert_path=_path(config.tls_server_trust_cert_path),
             client_auth=ClientAuth(config.tls_server_need_client_auth),
+            certificate_user=CertificateUser(config.tls_server_client_certificate_user),
             test_mode=config.tls_test_mode_enable,
         ),
     )

@@ -11,15 +11,15 @@ import asyncio
 import errno
 import logging
 import socket
-import ssl
 from collections.abc import Callable
 
 from kourou.errors import ConfigError
 from kourou.transport.acceptor import Acceptor
 from kourou.transport.addresses import format_address
-from kourou.transport.settings import RemotingServerConfig, TlsMode
+from kourou.transport.settings import ClientAuth, RemotingServerConfig, TlsMode
 from kourou.transport.tasks import TaskOwner
-from kourou.transport.tls import describe_handshake, server_context
+from kourou.transport.tls import describe_handshake, follow_server
+from kourou.transport.tls_files import FollowedContext
 
 _log = logging.getLogger(__name__)
 
@@ -41,18 +41,20 @@ class Listener:
         self._factory = factory
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
-        self._context: ssl.SSLContext | None = None
+        self._tls: FollowedContext | None = None
+        self._look_timer: asyncio.TimerHandle | None = None
         self._server: asyncio.Server | None = None
         self._acceptor = Acceptor(accepted=self._accepted, short=self._short, failed=tasks.fail)
         self._undecided: dict[socket.socket, float] = {}
+        self._is_stopped = False
         self.port = 0
 
     async def start(self) -> None:
         """Bind and accept. ConfigError for a taken port or an address that is not ours."""
         config = self._config
-        self._context = server_context(config.tls)
+        self._tls = follow_server(config.tls, f"port {config.port}")
         try:
-            if self._context is None:
+            if self._tls.context is None:
                 self._server = await self._loop.create_server(
                     self._factory, config.host or None, config.port, backlog=config.backlog
                 )
@@ -62,9 +64,13 @@ class Listener:
                 self.port = self._acceptor.port
         except OSError as error:
             raise ConfigError(bind_problem(config.host, config.port, error)) from error
+        if self._tls.context is not None:
+            self._warn_of_plaintext()
+            self._look_later()
 
     async def stop(self) -> None:
         """Stop accepting. Existing connections are not affected."""
+        self._is_stopped = True
         if self._server is not None:
             # What was accepted in this moment becomes a connection within the next iterations of the loop.
             # After `close`, asyncio would drop it without closing its socket.
@@ -74,6 +80,8 @@ class Listener:
                 await asyncio.sleep(0)
             self._server.close()
         self._acceptor.stop()
+        if self._look_timer is not None:
+            self._look_timer.cancel()
         for waiting in list(self._undecided):
             self._drop(waiting)
 
@@ -124,12 +132,37 @@ class Listener:
             await self._loop.connect_accepted_socket(
                 self._factory,
                 accepted,
-                ssl=self._context if is_tls else None,
+                ssl=self._tls.context if is_tls and self._tls is not None else None,
                 ssl_handshake_timeout=_HANDSHAKE_TIMEOUT_S if is_tls else None,
             )
         except (OSError, EOFError) as error:  # SSLError is an OSError
             _log.warning("TLS handshake with %s failed: %s", peer, describe_handshake(error))
             accepted.close()
+
+    # -- TLS files -------------------------------------------------------------------------------
+
+    def _warn_of_plaintext(self) -> None:
+        tls = self._config.tls
+        if tls.client_auth is ClientAuth.REQUIRE and tls.mode is not TlsMode.ENFORCING:
+            _log.warning(
+                "port %d: client certificates are required, but a connection without TLS needs none; "
+                "set tls.server.mode=enforcing",
+                self.port,
+            )
+
+    def _look_later(self) -> None:
+        if self._tls is not None and self._tls.has_files:
+            self._look_timer = self._loop.call_later(self._config.tls.look_every_s, self._look)
+
+    def _look(self) -> None:
+        # A task each time: a server that stops waits until none runs.
+        self._tasks.start(self._look_at_files(), "tls-files")
+
+    async def _look_at_files(self) -> None:
+        if self._tls is not None:
+            await asyncio.to_thread(self._tls.look)
+        if not self._is_stopped:
+            self._look_later()
 
     def _drop(self, waiting: socket.socket) -> None:
         del self._undecided[waiting]

@@ -7,12 +7,13 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
+from kourou.transport.certificate_user import CertificateUser
 from kourou.transport.connection import BulkHandler, Connection, InboundBudget
 from kourou.transport.cycles import Cycles
 from kourou.transport.dispatcher import Dispatcher
 from kourou.transport.listener import Listener
 from kourou.transport.request import Processor, RequestMeter
-from kourou.transport.settings import RemotingServerConfig
+from kourou.transport.settings import ClientAuth, RemotingServerConfig
 from kourou.transport.tasks import TaskOwner
 from kourou.wording import counted
 
@@ -80,9 +81,18 @@ class RemotingServer:
         await self._listener.start()
         self._sweep_later()
 
-    async def listen_also(self, port: int) -> None:
-        """Serve at a second port, too. A taken one raises ConfigError, and changes nothing."""
-        listener = Listener(replace(self._config, port=port), self._new_connection, self.tasks)
+    async def listen_also(self, port: int, client_auth: ClientAuth | None = None) -> None:
+        """Serve at a second port, too, with its own requirement of client certificates. A taken port raises
+        ConfigError, and changes nothing."""
+        tls = self._config.tls
+        if client_auth is not None:
+            is_user = client_auth is not ClientAuth.NONE
+            tls = replace(
+                tls,
+                client_auth=client_auth,
+                certificate_user=tls.certificate_user if is_user else CertificateUser.NONE,
+            )
+        listener = Listener(replace(self._config, port=port, tls=tls), self._new_connection, self.tasks)
         await listener.start()
         self._listeners.append(listener)
 
@@ -140,6 +150,7 @@ class RemotingServer:
             on_close=self._closed,
             bulk=self._bulk,
             new_state=self._new_state,
+            user_source=self._config.tls.certificate_user,
         )
 
     def _opened(self, connection: Connection) -> None:

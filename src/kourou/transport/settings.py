@@ -6,7 +6,11 @@ import enum
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kourou.transport.certificate_user import CertificateUser
+
 DEFAULT_MAX_FRAME_BYTES = 16 * 1024 * 1024
+# A renewed certificate is in force after this time; certificates are renewed days before they end.
+_LOOK_EVERY_S = 5.0
 
 
 class TlsMode(enum.Enum):
@@ -35,9 +39,12 @@ class ServerTlsConfig:
     key_password: str | None = None  # tls.server.keyPassword
     trust_cert_path: Path | None = None  # tls.server.trustCertPath: who signs clients
     client_auth: ClientAuth = ClientAuth.NONE  # tls.server.need.client.auth
+    # tls.server.clientCertificateUser: which name of a client certificate is the user
+    certificate_user: CertificateUser = CertificateUser.NONE
     # tls.test.mode.enable: a throw-away certificate is made where none is given. Apache's default
     # is true; ours is false, so that encryption without protection has to be requested explicitly.
     test_mode: bool = False
+    look_every_s: float = _LOOK_EVERY_S  # how often its files are compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,7 @@ class ClientTlsConfig:
     trust_cert_path: Path | None = None  # tls.client.trustCertPath
     # tls.client.authServer: false trusts any server certificate (Apache's default).
     auth_server: bool = False
+    look_every_s: float = _LOOK_EVERY_S  # how often its files are compared, at most; when it connects
 
 
 @dataclass(frozen=True, slots=True)

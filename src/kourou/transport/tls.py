@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from kourou.errors import ConfigError
+from kourou.transport.certificate_user import CertificateUser
 from kourou.transport.settings import ClientAuth, ClientTlsConfig, ServerTlsConfig, TlsMode
+from kourou.transport.tls_files import FollowedContext
 
 T = TypeVar("T")
 
@@ -51,6 +53,7 @@ def server_context(config: ServerTlsConfig) -> ssl.SSLContext | None:
                 "and tls.server.keyPath, or tls.test.mode.enable=true for a throw-away one"
             )
         return None
+    _check_certificate_user(config)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     if config.cert_path is None:
         _load_throw_away(context)
@@ -74,6 +77,18 @@ def client_context(config: ClientTlsConfig) -> ssl.SSLContext | None:
     return context
 
 
+def follow_server(config: ServerTlsConfig, title: str) -> FollowedContext:
+    """The context of a listening side, which follows its files."""
+    files = (config.cert_path, config.key_path, config.trust_cert_path)
+    return FollowedContext(title, lambda: server_context(config), files)
+
+
+def follow_client(config: ClientTlsConfig) -> FollowedContext:
+    """The context of a connecting side, which follows its files."""
+    files = (config.cert_path, config.key_path, config.trust_cert_path)
+    return FollowedContext("outgoing connections", lambda: client_context(config), files)
+
+
 def describe_failure(error: BaseException) -> str:
     """The cause of the end of a connection or handshake, in words."""
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -89,6 +104,21 @@ def describe_handshake(error: BaseException) -> str:
     if isinstance(error, ConnectionError | EOFError):
         return _CAUSES["UNEXPECTED_EOF_WHILE_READING"]
     return describe_failure(error)
+
+
+def _check_certificate_user(config: ServerTlsConfig) -> None:
+    """A name is as good as its issuer: it must be known, and asked for."""
+    source = config.certificate_user
+    if source is CertificateUser.NONE:
+        return
+    key = f"tls.server.clientCertificateUser={source.value}"
+    if config.client_auth is ClientAuth.NONE:
+        raise ConfigError(f"{key} needs certificates; set tls.server.need.client.auth to require or optional")
+    if config.trust_cert_path is None:
+        raise ConfigError(
+            f"{key} needs tls.server.trustCertPath, the issuer of your clients' certificates: with the "
+            "system's issuers anybody could get a certificate with the name of an administrator"
+        )
 
 
 def _ask_clients(context: ssl.SSLContext, config: ServerTlsConfig) -> None:
@@ -119,6 +149,12 @@ def _load_chain(
         raise ConfigError(f"{problem} {key or cert}: contains no private key; a PEM file is needed")
     if b"ENCRYPTED" in key_text and not password:
         raise ConfigError(f"{prefix}.keyPath: {key or cert}: the key is encrypted; set {prefix}.keyPassword")
+    # Otherwise damage in the certificate would be reported as damage in the key.
+    _reading(
+        f"{prefix}.certPath",
+        cert,
+        lambda: ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cafile=cert),
+    )
     # The password is a function in any case: without one OpenSSL would prompt at the terminal.
     _reading(
         f"{prefix}.keyPath",
@@ -132,9 +168,12 @@ def _reading(key: str, path: Path, load: Callable[[], T]) -> T:
         return load()
     except ssl.SSLError as error:
         reason = error.reason or str(error)
-        cause = "the key does not belong to the certificate"
-        if reason != "KEY_VALUES_MISMATCH":
+        if reason == "KEY_VALUES_MISMATCH":
+            cause = "the key does not belong to the certificate"
+        elif key.endswith("keyPath"):
             cause = "it is damaged, or its password is wrong"
+        else:
+            cause = "it is damaged"
         raise ConfigError(f"{key}: {path}: {cause}") from error
     except OSError as error:
         raise ConfigError(f"{key}: {path}: {error.strerror or error}") from error
