@@ -2,7 +2,8 @@
 
     model.py         the words: resources, actions, needs, calls, and what the rules of a version decide
     signatures.py    whether a request was signed with a secret key
-    requests.py      one table: request code → what a caller needs
+    requests.py      one table: request code → what a caller needs (needs.py, request_needs.py); openings.py:
+                     the holes of RocketMQ that are closed in it
     plain/           the accounts of RocketMQ 4: `plain_acl.yml`, white lists, PUB and SUB
     auth/            users and policies of RocketMQ 5
     gate.py          the check of every request: rules, lock-out, quotas, audit

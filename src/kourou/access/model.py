@@ -70,9 +70,9 @@ class Needs:
     plain: Sequence[Need] = ()
     """By RocketMQ 4's: topics and groups, each with PUB or SUB."""
     is_admin_only: bool = False
-    """Whatever else it needs, only administrators may (RocketMQ 5: Super users)."""
+    """By RocketMQ 5's rules only Super users may, whatever else it needs."""
     is_plain_admin_only: bool = False
-    """Only administrators may by RocketMQ 4's rules."""
+    """By RocketMQ 4's rules only administrators may; `is_admin_only` is not for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
