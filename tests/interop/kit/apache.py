@@ -96,10 +96,12 @@ def start_broker(
     broker_name: str = "broker-a",
     cluster_name: str = "DefaultCluster",
     properties: Mapping[str, str] | None = None,
+    conf_files: Mapping[str, str] | None = None,
     jvm_options: Sequence[str] = TEST_JVM_OPTIONS,
     wait: bool = True,
 ) -> ServerProcess:
-    """Start Apache's broker (a master) of a version, registered at every given name server."""
+    """Start Apache's broker (a master) of a version, registered at every given name server; `conf_files`
+    are texts of files in the folder `conf` of its home."""
     port = int((properties or {}).get("listenPort", free_broker_port()))
     home = _new_home(work_dir, f"{broker_name}-{version}")
     settings = {
@@ -113,6 +115,8 @@ def start_broker(
         **(properties or {}),
     }
     command = java_command(f"server-{version}", home, (*jvm_options, *_DISK_OPTIONS))
+    for name, text in (conf_files or {}).items():
+        (home / "conf" / name).write_text(text)
     conf = _write_conf(home / "broker.conf", settings)
     server = _launch(f"broker {version}", [*command, f"{_PACKAGE}.broker.BrokerStartup"], conf, port)
     return server.wait_ready() if wait else server
