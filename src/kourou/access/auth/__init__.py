@@ -10,6 +10,7 @@
     rules.py       AuthRules: authentication, then authorization
     settings.py    what the configuration says
     seeding.py     the users of the configuration
+    migration.py   accounts of RocketMQ 4 as users
 
 Not here: which request needs what (access/requests.py), the admin requests (broker/access/).
 """
