@@ -8,7 +8,6 @@ from kourou.cli.admin.command import MissingCommand
 
 _CONTROLLER: Final = "a controller of its own (broker sets choose their master through etcd)"
 _ACL_1: Final = "access control lists of RocketMQ 4 (plain_acl.yml)"
-_ACL_2: Final = "users and access control lists of RocketMQ 5 (ACL 2.0)"
 _STATIC: Final = "static topics (logical queues that move between brokers)"
 _ROCKSDB: Final = "RocksDB as store of configuration and indexes"
 _CONTAINER: Final = "the broker container (several brokers in one process)"
@@ -25,18 +24,6 @@ MISSING_COMMANDS: Final = (
     MissingCommand("updateControllerConfig", "Change the configuration of the controllers.", _CONTROLLER),
     MissingCommand("cleanBrokerMetadata", "Remove a broker's metadata from the controller.", _CONTROLLER),
     MissingCommand("dumpCompactionLog", "Print the messages in a file of a compacted topic.", _COMPACTION),
-    MissingCommand("createUser", "Create a user.", _ACL_2),
-    MissingCommand("updateUser", "Change a user's password, type or status.", _ACL_2),
-    MissingCommand("deleteUser", "Delete a user.", _ACL_2),
-    MissingCommand("getUser", "Show a user.", _ACL_2),
-    MissingCommand("listUser", "List all users.", _ACL_2),
-    MissingCommand("copyUser", "Copy users from one broker to another.", _ACL_2),
-    MissingCommand("createAcl", "Grant permissions to a user.", _ACL_2),
-    MissingCommand("updateAcl", "Change a user's permissions.", _ACL_2),
-    MissingCommand("deleteAcl", "Revoke a user's permissions.", _ACL_2),
-    MissingCommand("getAcl", "Show a user's permissions.", _ACL_2),
-    MissingCommand("listAcl", "List the permissions of all users.", _ACL_2),
-    MissingCommand("copyAcl", "Copy permissions from one broker to another.", _ACL_2),
     MissingCommand("updateAclConfig", "Create or change an account in the brokers' access control.", _ACL_1),
     MissingCommand(
         "deleteAclConfig",

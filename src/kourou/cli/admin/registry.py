@@ -17,6 +17,7 @@ _SECTIONS: Final = {
     "Clients": ("connection",),
     "Brokers": ("broker",),
     "Cluster and name servers": ("cluster", "namesrv"),
+    "Access control": ("auth",),
     "Exports": ("export",),
     "Only in Kourou": ("kourou",),
 }
