@@ -71,7 +71,7 @@ async def test_commands_options_and_files(program: Path, tmp_path: Path) -> None
         ("topicStatus", "--names"): ["--namesrvAddr"],
         ("completion", "z"): ["zsh"],
         ("doctor", "--watch", ""): [],
-        ("createUser", "-"): [],
+        ("addBroker", "-"): [],
         ("noSuchCommand", "-"): [],
         # No name server answers: nothing is offered, and nothing is said.
         ("topicStatus", "-n", "127.0.0.1", ":", "1", "-t", ""): [],
