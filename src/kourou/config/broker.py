@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Self
 
+from kourou.config.access_settings import AccessSettings, access_problem
 from kourou.config.broker_settings import BrokerSettings
 from kourou.config.broker_without_effect import BROKER_KEYS_WITHOUT_EFFECT
 from kourou.config.component import ComponentConfig, attributes_of
@@ -26,6 +27,7 @@ from kourou.config.remoting import CLIENT_KEYS_WITHOUT_EFFECT, RemotingSettings
 from kourou.config.replication_settings import ReplicationSettings
 from kourou.config.store_settings import StoreSettings
 from kourou.config.store_without_effect import STORE_KEYS_WITHOUT_EFFECT
+from kourou.errors import ConfigError
 
 MASTER_ID: Final = 0
 SYNC_MASTER: Final = "SYNC_MASTER"
@@ -41,6 +43,7 @@ class BrokerConfig(
     MetricsSettings,
     RemotingSettings,
     InnerCredentialsSettings,
+    AccessSettings,
     ComponentConfig,
 ):
     """The configuration of a broker. Paths are absolute once loaded from a file or options.
@@ -53,6 +56,7 @@ class BrokerConfig(
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._check_access()
         found = {
             "broker_name": self.broker_name or host_name(),
             "broker_ip1": self.broker_ip1 or advertised_address(self.bind_address),
@@ -66,6 +70,15 @@ class BrokerConfig(
             object.__setattr__(self, "min_in_sync_replicas", 2 if self.has_failover else 1)
         if self.fast_listen_port is None and self.listen_port:
             object.__setattr__(self, "fast_listen_port", max(self.listen_port - 2, 0))
+
+    def _check_access(self) -> None:
+        problem = access_problem(
+            acl=self.acl_enable,
+            authentication=self.authentication_enabled,
+            authorization=self.authorization_enabled,
+        )
+        if problem is not None:
+            raise ConfigError(problem)
 
     @property
     def saved_in(self) -> str | None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from kourou.config.access_settings import access_problem
 from kourou.config.broker import MASTER_ID, SLAVE, BrokerConfig, split_values
 from kourou.config.component import attributes_of
 from kourou.config.home import ROCKETMQ_HOME, data_home
@@ -63,6 +64,13 @@ def load_broker_config(
 def _check_together(settings: Settings) -> None:
     """Checks across keys, and notes about values that are accepted but not honoured in full."""
     values, given, notes = settings.values, settings.given, settings.notes
+    problem = access_problem(
+        acl=bool(values.get("aclEnable")),
+        authentication=bool(values.get("authenticationEnabled")),
+        authorization=bool(values.get("authorizationEnabled")),
+    )
+    if problem is not None:
+        settings.problems.append(problem)
     if values.get("fetchNamesrvAddrByAddressServer") and not values.get("rmqAddressServerDomain"):
         settings.problems.append(
             f"{given['fetchNamesrvAddrByAddressServer']}: set rmqAddressServerDomain too, the host to ask"

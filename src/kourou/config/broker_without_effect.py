@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kourou.config.access_settings import ACCESS_KEYS_WITHOUT_EFFECT
 from kourou.config.keys import BOOL, ENUM, INT, LONG, STRING, Key, keys
 
 _ONE_LOOP: Final = "requests are handled on one event loop; there is no thread pool to size"
@@ -31,11 +32,6 @@ _ONE_REGISTRATION: Final = "a registration is one request; 100,000 topics fit in
 _NO_POP: Final = "POP consumption is not in this version"
 _NO_LITE: Final = "lite topics are not in this version"
 _NO_COLD_CONTROL: Final = "cold data is read off the event loop; no client is throttled for it"
-_NO_ACCESS_CONTROL: Final = "there is no access control in this version"
-_NOT_PROTECTED: Final = (
-    f"{_NO_ACCESS_CONTROL}: anyone who can reach the port has full access; remove the key, and restrict "
-    "access by tls.server.need.client.auth=require or a firewall"
-)
 _NO_TAKEOVER: Final = "acting masters are not in this version"
 
 _NAME_SERVERS: Final = (
@@ -323,15 +319,6 @@ _COLD_DATA: Final = (
     *keys(LONG, _NO_COLD_CONTROL, cgColdReadThreshold=3_145_728, globalColdReadThreshold=104_857_600),
 )
 
-# A user who sets one of these relies on access control: ignoring it would be dangerous.
-_ACCESS: Final = (
-    Key("aclEnable", BOOL, False, _NO_ACCESS_CONTROL, refused=_NOT_PROTECTED),
-    *(
-        Key(key_name, BOOL, False, _NO_ACCESS_CONTROL, refused=_NOT_PROTECTED, shown=False)
-        for key_name in ("authenticationEnabled", "authorizationEnabled")
-    ),
-)
-
 BROKER_KEYS_WITHOUT_EFFECT: Final = (
     *_NAME_SERVERS,
     *_REGISTRATION,
@@ -341,6 +328,6 @@ BROKER_KEYS_WITHOUT_EFFECT: Final = (
     *_STATISTICS,
     *_LITE,
     *_COLD_DATA,
-    *_ACCESS,
+    *ACCESS_KEYS_WITHOUT_EFFECT,
     *_THREAD_POOLS,
 )

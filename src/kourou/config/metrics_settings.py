@@ -59,6 +59,7 @@ class MetricsSettings:
         "",
         "Where to push: `http://host:4317` for `OTLP_GRPC`, `http://host:4318/v1/metrics` for `OTLP_HTTP`.",
         live=False,
+        protected=True,
     )
     metrics_grpc_exporter_header: str | None = _metrics(
         "metricsGrpcExporterHeader",
@@ -67,6 +68,7 @@ class MetricsSettings:
         "Headers to push with, `name:value` separated by `,`.",
         live=False,
         secret=True,
+        protected=True,
     )
     metric_grpc_exporter_interval_in_mills: int = _metrics(
         "metricGrpcExporterIntervalInMills",

@@ -1,4 +1,4 @@
-"""Keys of Apache's controller, container, authentication and tiered storage.
+"""Keys of Apache's controller, container and tiered storage, and of where it keeps users.
 
 Known so that a file that has them is read without notes about unknown keys; none of these
 components exists here. Their values are not checked.
@@ -18,13 +18,7 @@ _NAMES: Final = """
     jRaftElectionTimeoutMs jRaftScanWaitTimeoutMs jRaftSnapshotIntervalSecs jRaftGroupId
     jRaftServerId jRaftInitConf jRaftControllerRPCAddr
     brokerContainerIP brokerConfigPaths updateNamesrvAddrInterval
-    authConfigPath authenticationEnabled authenticationProvider authenticationMetadataProvider
-    authenticationStrategy authenticationWhitelist authorizationEnabled authorizationProvider
-    authorizationMetadataProvider authorizationStrategy authorizationWhitelist
-    migrateAuthFromV1Enabled userCacheMaxNum userCacheExpiredSecond userCacheRefreshSecond
-    aclCacheMaxNum aclCacheExpiredSecond aclCacheRefreshSecond
-    statefulAuthenticationCacheMaxNum statefulAuthenticationCacheExpiredSecond
-    statefulAuthorizationCacheMaxNum statefulAuthorizationCacheExpiredSecond
+    authConfigPath
     tieredStorageLevel recordGetMessageResult tieredStoreCommitLogMaxSize
     tieredStoreConsumeQueueMaxSize tieredStoreIndexFileMaxHashSlotNum
     tieredStoreIndexFileMaxIndexNum tieredMetadataServiceProvider tieredBackendServiceProvider
@@ -36,7 +30,7 @@ _NAMES: Final = """
     tieredStoreMaxPendingLimit tieredStoreCrcCheckEnable tieredStoreFilePath
     objectStoreEndpoint objectStoreBucket objectStoreAccessKey
 """
-_SECRETS: Final = "initAuthenticationUser objectStoreSecretKey"
+_SECRETS: Final = "objectStoreSecretKey"
 
 _NOT_HERE: Final = "this part of Apache RocketMQ is not in Kourou"
 

@@ -11,6 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
+from kourou.config.access_settings import AccessGateSettings, AccessSettings
 from kourou.config.broker import BrokerConfig
 from kourou.config.broker_settings import BrokerSettings
 from kourou.config.component import ComponentConfig
@@ -30,6 +31,8 @@ _BROKER_SETTINGS: Final = (
     ReplicationSettings,
     FailoverSettings,
     MetricsSettings,
+    AccessSettings,
+    AccessGateSettings,
 )
 _INTRODUCTION: Final = """\
 # Configuration
@@ -144,7 +147,7 @@ def _others() -> str:
     names = sorted((key.name for key in OTHER_KEYS), key=str.lower)
     words = ", ".join(f"`{name}`" for name in names)
     return (
-        "The keys of Apache's controller, container, authentication and tiered storage are accepted and have "
+        "The keys of Apache's controller, container and tiered storage are accepted and have "
         f"no effect: {words}.\n"
     )
 

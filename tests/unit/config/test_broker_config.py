@@ -327,7 +327,8 @@ def test_paths_and_tls_are_never_changed_by_a_request() -> None:
 
 
 def test_secrets_are_not_printed(tmp_path: Path) -> None:
-    config, _ = load(tmp_path, "tls.server.keyPassword=hush\ninitAuthenticationUser=hush\n")
+    user = '{"username":"admin","password":"hush"}'
+    config, _ = load(tmp_path, f"tls.server.keyPassword=hush\ninitAuthenticationUser={user}\n")
     assert isinstance(config, ComponentConfig)
     assert "hush" not in config.to_properties() + repr(config)
 
@@ -401,16 +402,6 @@ def test_a_dledger_log_is_reported_as_missing(tmp_path: Path) -> None:
 
 
 # -- keys that promise protection -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["aclEnable", "authenticationEnabled", "authorizationEnabled"])
-def test_access_control_that_is_not_there_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ConfigError, match=f"{name}=true: there is no access control in this version"):
-        load(tmp_path, f"{name}=true\n")
-    config, notes = load(tmp_path, f"{name}=false\n")
-    assert notes == []
-    with pytest.raises(ConfigError, match="there is no access control"):
-        config.updated({name: "true"})
 
 
 @pytest.mark.parametrize("name", ["transactionOpMsgMaxSize", "transactionOpBatchInterval"])
