@@ -150,6 +150,7 @@ class RunningBroker:
         retention = wiring.retention(services, journal)
         sends, bulk_handler = wiring.sends(services, transactions.recent, setup.kernel.kernel)
         handlers: tuple[BrokerPart, ...] = (
+            *wiring.access_part(services),
             wiring.tables_part(services),
             wiring.transactions_part(services, transactions),
             wiring.delayed_delivery(services),

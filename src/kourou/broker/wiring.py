@@ -23,7 +23,7 @@ from kourou.broker.delay.timer_service import TimerService
 from kourou.broker.groups.client_manage_processor import ClientManageProcessor
 from kourou.broker.groups.consumer_call_processor import ConsumerCallProcessor
 from kourou.broker.groups.consumer_manage_processor import ConsumerManageProcessor
-from kourou.broker.part import HandlersPart, Periodic
+from kourou.broker.part import BrokerPart, HandlersPart, Periodic
 from kourou.broker.pull.query_message_processor import QueryMessageProcessor
 from kourou.broker.registration.out_api import BrokerOuterApi
 from kourou.broker.replication.master_part import MasterPart
@@ -57,6 +57,35 @@ from kourou.store.kernel import Kernel
 from kourou.store.replica.epochs import EpochFile
 from kourou.transport.client import RemotingClient
 from kourou.transport.connection import BulkHandler
+
+
+def access_part(services: BrokerServices) -> tuple[BrokerPart, ...]:
+    """Access control, where the configuration has it."""
+    config = services.config
+    if not (config.acl_enable or config.authentication_enabled):
+        return ()
+    from kourou.broker.access.part import AccessPart, AuthAccounts, PlainAccounts  # a start should be short
+
+    accounts = (
+        PlainAccounts(config)
+        if config.acl_enable
+        else AuthAccounts(
+            config,
+            disk=services.disk,
+            requests=services.requests,
+            now_ms=services.now_ms,
+            on_change=services.admission.invalidate,
+        )
+    )
+    return (
+        AccessPart(
+            config=config,
+            accounts=accounts,
+            admission=services.admission,
+            disk=services.disk,
+            monotonic_ms=services.monotonic_ms,
+        ),
+    )
 
 
 def tables_part(services: BrokerServices) -> TablesPart:

@@ -1,0 +1,199 @@
+"""AccessGate: the check of every request of one server, by the rules of either version of RocketMQ.
+
+Each request is decided for itself: a connection that has signed once is trusted no more than another. Names
+are read from a body only after its signature was right. What cannot be read is refused, unless it comes from
+an administrator or an exempt address: then its processor says what is wrong with it.
+
+Wrong logins lock out (lockout.py), accounts may have limits (quotas.py), refusals and administrative requests
+are written to the audit log (audit_log.py). Not here: who may do what (plain/, auth/), the table of requests
+(requests.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from kourou.access.lockout import Lockout
+from kourou.access.model import (
+    AccessCall,
+    AccessRefusedError,
+    AccessRules,
+    Account,
+    Needs,
+    RefusalKind,
+)
+from kourou.access.needs import SUB_OR_GET, look_into, publish
+from kourou.access.requests import BODY_CODES, RequestTable
+from kourou.errors import KourouError, ProtocolError, RequestError
+from kourou.protocol.codes import ResponseCode
+
+_log = logging.getLogger(__name__)
+
+_WRONG_LOGINS: Final = frozenset({RefusalKind.UNKNOWN_USER, RefusalKind.WRONG_SIGNATURE})
+
+
+class GateConnection(Protocol):
+    """What the gate has to know of a connection."""
+
+    remote_address: str
+    certificate_user: str | None
+
+
+class GateRequest(Protocol):
+    """What the gate has to know of a request."""
+
+    code: int
+    body: bytes
+
+    @property
+    def version(self) -> int:
+        """The sender's version number."""
+        ...
+
+    @property
+    def is_oneway(self) -> bool:
+        """Whether there is no response."""
+        ...
+
+    @property
+    def ext_fields(self) -> dict[str, str]:
+        """All header fields as text."""
+        ...
+
+    @property
+    def connection(self) -> GateConnection:
+        """Where it came from."""
+        ...
+
+
+class AccessGate:
+    """One per server. `rules` may change what they decide; the owner then invalidates what was decided."""
+
+    def __init__(
+        self,
+        rules: AccessRules,
+        requests: RequestTable,
+        *,
+        monotonic_ms: Callable[[], int],
+        lockout: Lockout | None = None,
+    ) -> None:
+        self._rules = rules
+        self._requests = requests
+        self._monotonic_ms = monotonic_ms
+        self._lockout = lockout
+        self._last: tuple[GateRequest, Account | None] | None = None
+        self.refusals: Counter[RefusalKind] = Counter()
+        """How many requests were refused, by the reason."""
+
+    # -- decisions -------------------------------------------------------------------------------
+
+    def check(self, request: GateRequest) -> None:
+        """Admit a request. AccessRefusedError: it is refused."""
+        call = _call_of(request)
+        try:
+            account = self._admit(call)
+        except AccessRefusedError as error:
+            self._refused(call, error)
+            raise
+        self._last = request, account
+
+    def account_of(self, request: GateRequest) -> Account | None:
+        """Who sent a request that was admitted; None: it is exempt."""
+        last = self._last
+        if last is not None and last[0] is request:
+            return last[1]
+        return self._rules.check(_call_of(request))
+
+    def is_administrator(self, request: GateRequest) -> bool:
+        """Whether an administrator sent a request that was admitted."""
+        account = self.account_of(request)
+        return account is not None and account.is_admin
+
+    def check_read(self, request: GateRequest, topic: str) -> None:
+        """Check that who sent a request may read messages of `topic`, which was not in the request."""
+        if self._requests.checks_records:
+            self._check_needs(request, look_into(topic, SUB_OR_GET))
+
+    def check_publish(self, request: GateRequest, topic: str) -> None:
+        """The same for sending to it."""
+        if self._requests.checks_records:
+            self._check_needs(request, publish(topic))
+
+    def sender(self, access_key: str, topic: str) -> Account | None:
+        """The account that may send to `topic` from everywhere, its signature provided. None: `check` has to
+        see each request. A lock of its address does not matter: this signature is right."""
+        return self._rules.sender(access_key, topic)
+
+    def _check_needs(self, request: GateRequest, needs: Needs) -> None:
+        call = _call_of(request)
+        call.needs = needs
+        try:
+            self._rules.check(call)
+        except AccessRefusedError as error:
+            self._refused(call, error)
+            raise
+
+    def _admit(self, call: AccessCall) -> Account | None:
+        if self._lockout is not None:
+            self._check_lockout(self._lockout, call)
+        rules = self._rules
+        if call.code in BODY_CODES:
+            rules.check(call)
+        try:
+            call.needs = self._requests.needs_of(call.code, call.fields, call.body)
+        except (ProtocolError, RequestError) as error:
+            account = rules.check(call)
+            if account is None or account.is_admin:
+                return account
+            raise _unreadable(error, account) from None
+        return rules.check(call)
+
+    # -- refusals --------------------------------------------------------------------------------
+
+    def _check_lockout(self, lockout: Lockout, call: AccessCall) -> None:
+        left_ms = lockout.left_ms(call.address, call.access_key, self._monotonic_ms())
+        if left_ms:
+            raise AccessRefusedError(
+                RefusalKind.LOCKED_OUT,
+                ResponseCode.NO_PERMISSION,
+                f"too many wrong logins from {call.address}, they are refused for {-(-left_ms // 1000)} s",
+                user=call.access_key,
+            )
+
+    def _refused(self, call: AccessCall, error: AccessRefusedError) -> None:
+        self.refusals[error.kind] += 1
+        lockout = self._lockout
+        if lockout is None or error.kind not in _WRONG_LOGINS:
+            return
+        if lockout.failed(call.address, call.access_key, self._monotonic_ms()):
+            _log.warning("wrong logins from %s: further ones are refused for some time", call.address)
+
+
+def _unreadable(error: KourouError, account: Account) -> AccessRefusedError:
+    code = ResponseCode.NO_PERMISSION if isinstance(error, RequestError) else error.response_code
+    return AccessRefusedError(RefusalKind.NO_PERMISSION, code, str(error), user=account.name)
+
+
+_NOTHING: Final = Needs()
+
+
+def _call_of(request: GateRequest) -> AccessCall:
+    connection = request.connection
+    return AccessCall(
+        code=request.code,
+        version=request.version,
+        fields=request.ext_fields,
+        body=request.body,
+        address=_ip_address(connection.remote_address),
+        needs=_NOTHING,
+        certificate_user=connection.certificate_user,
+    )
+
+
+def _ip_address(remote_address: str) -> str:
+    """Without port and brackets."""
+    host = remote_address.rpartition(":")[0]
+    return host[1:-1] if host.startswith("[") else host

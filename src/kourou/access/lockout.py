@@ -1,0 +1,79 @@
+"""Lockout: addresses that log in wrongly again and again are refused without a look at their signatures.
+
+Counted are unknown users and wrong signatures, by address and user: a client with an old secret does not lock
+out the others of its host. An address that tries many users is locked out as a whole. Requests that are
+refused because of a lock are not counted. The oldest entries are forgotten when there are too many, so
+memory is bounded.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+MAX_ENTRIES: Final = 10_000
+_ADDRESS_FACTOR: Final = 10
+"""Wrong logins with any users, as a multiple of those with one, until the whole address is locked out."""
+_NAME_CHARACTERS: Final = 64
+
+
+@dataclass(slots=True)
+class _Failures:
+    begun_ms: int
+    count: int = 0
+    locked_until_ms: int = 0
+
+
+class Lockout:
+    """The addresses of one server; times are monotonic."""
+
+    __slots__ = ("_attempts", "_entries", "_time_ms", "_window_ms")
+
+    def __init__(self, *, attempts: int, window_ms: int, time_ms: int) -> None:
+        self._attempts = attempts
+        self._window_ms = window_ms
+        self._time_ms = time_ms
+        self._entries: OrderedDict[tuple[str, str], _Failures] = OrderedDict()
+
+    def __len__(self) -> int:
+        """How many entries there are."""
+        return len(self._entries)
+
+    def left_ms(self, address: str, user: str, now_ms: int) -> int:
+        """How long logins of this user from this address are still refused; 0: they are not."""
+        if not self._entries:
+            return 0
+        return max(self._left_ms((address, ""), now_ms), self._left_ms(_key(address, user), now_ms))
+
+    def failed(self, address: str, user: str, now_ms: int) -> bool:
+        """A login was wrong. True: from now on there is one more lock."""
+        has_locked = self._count(_key(address, user), self._attempts, now_ms)
+        return self._count((address, ""), self._attempts * _ADDRESS_FACTOR, now_ms) or has_locked
+
+    def _left_ms(self, key: tuple[str, str], now_ms: int) -> int:
+        found = self._entries.get(key)
+        if found is None or not found.locked_until_ms:
+            return 0
+        if found.locked_until_ms > now_ms:
+            return found.locked_until_ms - now_ms
+        del self._entries[key]
+        return 0
+
+    def _count(self, key: tuple[str, str], limit: int, now_ms: int) -> bool:
+        found = self._entries.get(key)
+        if found is None or (found.begun_ms + self._window_ms < now_ms and not found.locked_until_ms):
+            self._entries.pop(key, None)
+            found = self._entries[key] = _Failures(now_ms)
+            if len(self._entries) > MAX_ENTRIES:
+                self._entries.popitem(last=False)
+        found.count += 1
+        if found.count < limit or found.locked_until_ms:
+            return False
+        found.locked_until_ms = now_ms + self._time_ms
+        return True
+
+
+def _key(address: str, user: str) -> tuple[str, str]:
+    # A key that begins with a blank is no address's own.
+    return address, " " + user[:_NAME_CHARACTERS]

@@ -1,0 +1,195 @@
+"""A real broker with access control: every code, both versions of accounts, changes while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kourou.protocol.bodies.acl import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
+from kourou.protocol.bodies.codec import encode_body
+from kourou.protocol.codes import RequestCode, ResponseCode
+from kourou.protocol.command import RemotingCommand
+from kourou.protocol.ext_fields import ext_fields_of
+from kourou.protocol.headers.acl import CreateAclRequestHeader, CreateUserRequestHeader
+from kourou.protocol.headers.send import SendMessageRequestHeaderV2
+from kourou.protocol.signature import ACCESS_KEY, SIGNATURE, signature_of
+from tests.e2e.broker.broker_kit import SUBSCRIPTION, SUSPEND, Peer, running
+
+pytestmark = pytest.mark.e2e
+
+ROOT = ("root", "root-secret")
+ALICE = ("alice", "alice-secret")
+AUTH = {
+    "authentication_enabled": True,
+    "authorization_enabled": True,
+    "init_authentication_user": '{"username":"root","password":"root-secret"}',
+}
+ACL = """\
+accounts:
+- accessKey: rocketroot
+  secretKey: root-secret
+  admin: true
+- accessKey: producer
+  secretKey: producer-secret
+  topicPerms:
+  - TopicTest=PUB
+"""
+PRODUCER = ("producer", "producer-secret")
+Keys = tuple[str, str]
+
+
+def send_header(topic: str) -> SendMessageRequestHeaderV2:
+    return SendMessageRequestHeaderV2(
+        producer_group="p",
+        topic=topic,
+        default_topic="TBW102",
+        default_topic_queue_nums=4,
+        queue_id=0,
+        sys_flag=0,
+        born_timestamp=1,
+        flag=0,
+    )
+
+
+class SigningPeer:
+    """Signs as clients do."""
+
+    def __init__(self, peer: Peer) -> None:
+        self.peer = peer
+
+    async def call(
+        self, code: int, keys: Keys | None, fields: dict[str, str] | None = None, body: bytes = b""
+    ) -> RemotingCommand:
+        fields = dict(fields or {})
+        if keys is not None:
+            fields[ACCESS_KEY] = keys[0]
+            fields[SIGNATURE] = signature_of(fields, body, keys[1])
+        command = RemotingCommand(int(code), ext_fields=fields, body=body)
+        return await self.peer.client.call(self.peer.controller.address, command, 5_000)
+
+    async def send(self, keys: Keys | None, topic: str = "TopicTest") -> RemotingCommand:
+        return await self.call(RequestCode.SEND_MESSAGE_V2, keys, ext_fields_of(send_header(topic)), b"hello")
+
+    async def create_user(self, keys: Keys) -> None:
+        header, info = CreateUserRequestHeader(username=keys[0]), UserInfo(keys[0], keys[1])
+        answer = await self.call(RequestCode.AUTH_CREATE_USER, ROOT, ext_fields_of(header), encode_body(info))
+        assert answer.code == 0, answer.remark
+
+    async def grant(self, user: str, resource: str, *actions: str) -> None:
+        header = CreateAclRequestHeader(subject=f"User:{user}")
+        entry = PolicyEntryInfo(resource, list(actions), None, "Allow")
+        info = AclInfo(f"User:{user}", [PolicyInfo("Custom", [entry])])
+        answer = await self.call(RequestCode.AUTH_CREATE_ACL, ROOT, ext_fields_of(header), encode_body(info))
+        assert answer.code == 0, answer.remark
+
+
+@contextlib.asynccontextmanager
+async def guarded(root: Path, **keys: Any) -> AsyncIterator[SigningPeer]:
+    async with running(root, **keys) as peer:
+        yield SigningPeer(peer)
+
+
+async def test_every_code_is_refused_unsigned(tmp_path: Path) -> None:
+    async with guarded(tmp_path, **AUTH) as peer:
+        for code in [*map(int, RequestCode), 9_999]:
+            answer = await peer.call(code, None, {"topic": "T", "b": "T"})
+            assert (answer.code, answer.remark) == (16, "username cannot be null."), code
+
+
+async def test_a_user_without_permissions_may_do_nothing_but_look_for_features(tmp_path: Path) -> None:
+    """Requests without an entry, and those that RocketMQ leaves open to every account."""
+    open_to_all = {
+        RequestCode.GET_KOUROU_FEATURES,
+        RequestCode.GET_ROUTEINFO_BY_TOPIC,
+        RequestCode.GET_BROKER_CLUSTER_INFO,
+        # Without a consumer group, a topic, a name these concern nobody else.
+        RequestCode.UNREGISTER_CLIENT,
+        RequestCode.END_TRANSACTION,
+        RequestCode.OPEN_KOUROU_PRODUCER,
+    }
+    async with guarded(tmp_path, **AUTH) as peer:
+        await peer.create_user(ALICE)
+        for code in {*map(int, RequestCode), 9_999} - open_to_all:
+            answer = await peer.call(code, ALICE, {"topic": "T", "b": "T", "group": "g"})
+            assert answer.code in (16, 1), (code, answer.code, answer.remark)
+            assert "not supported" not in (answer.remark or ""), code
+
+
+async def test_users_and_policies_act_at_once(tmp_path: Path) -> None:
+    async with guarded(tmp_path, **AUTH) as peer:
+        assert (await peer.send(ALICE)).remark == "User:alice is not found."
+        await peer.create_user(ALICE)
+        refused = await peer.send(ALICE)
+        assert refused.code == ResponseCode.NO_PERMISSION
+        assert refused.remark == (
+            "User:alice has no permission to access Topic:TopicTest from 127.0.0.1, no matched policies."
+        )
+        await peer.grant("alice", "Topic:TopicTest", "Pub")
+        assert (await peer.send(ALICE)).code == 0
+        assert (await peer.send(None)).remark == "username cannot be null."
+        assert (await peer.send(("alice", "wrong"))).remark == "check signature failed."
+
+
+async def test_a_held_pull_is_refused_when_its_permission_is_gone(tmp_path: Path) -> None:
+    async with guarded(tmp_path, **AUTH) as peer:
+        await peer.create_user(ALICE)
+        await peer.grant("alice", "Topic:TopicTest", "Sub")
+        await peer.grant("alice", "Group:g", "Sub")
+        assert (await peer.send(ROOT)).code == 0
+        fields = {
+            "consumerGroup": "g",
+            "topic": "TopicTest",
+            "queueId": "0",
+            "queueOffset": "1",
+            "maxMsgNums": "32",
+            "sysFlag": str(SUSPEND | SUBSCRIPTION),
+            "commitOffset": "0",
+            "suspendTimeoutMillis": "15000",
+            "subscription": "*",
+            "subVersion": "0",
+        }
+        held = asyncio.ensure_future(peer.call(RequestCode.PULL_MESSAGE, ALICE, fields))
+        await peer.peer.until_held(1)
+        deleted = await peer.call(RequestCode.AUTH_DELETE_ACL, ROOT, {"subject": "User:alice"})
+        assert deleted.code == 0
+        assert (await peer.send(ROOT)).code == 0
+        answer = await held
+        assert answer.code == ResponseCode.NO_PERMISSION
+        assert "no matched policies" in (answer.remark or "")
+
+
+async def test_accounts_of_rocketmq_4(tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "plain_acl.yml").write_text(ACL)
+    async with guarded(tmp_path, acl_enable=True, rocketmq_home=str(tmp_path)) as peer:
+        assert (await peer.send(PRODUCER)).code == 0
+        refused = await peer.send(PRODUCER, "other")
+        assert refused.code == 1
+        assert "No default permission for topic:other" in (refused.remark or "")
+        assert "No accessKey is configured" in ((await peer.send(None)).remark or "")
+        unknown = await peer.call(9_999, PRODUCER)
+        assert "Need admin permission for request code=9999" in (unknown.remark or "")
+
+
+async def test_wrong_logins_are_locked_out_and_others_served(tmp_path: Path) -> None:
+    async with guarded(tmp_path, **AUTH, access_lockout_attempts=5) as peer:
+        await peer.create_user(ALICE)
+        remarks = [(await peer.send(("alice", "guess"))).remark for _ in range(6)]
+        assert remarks[4] == "check signature failed."
+        assert "too many wrong logins from 127.0.0.1" in (remarks[5] or "")
+        assert (await peer.send(ROOT)).code == 0
+
+
+async def test_no_request_switches_access_control_off(tmp_path: Path) -> None:
+    async with guarded(tmp_path, **AUTH) as peer:
+        for line in (b"authenticationEnabled=false", b"accessOpenConfig=true", b"rocketmqHome=/tmp"):
+            answer = await peer.call(RequestCode.UPDATE_BROKER_CONFIG, ROOT, {}, line)
+            assert (answer.code, answer.remark) == (16, "Can not update config in black list.")
+        shown = await peer.call(RequestCode.GET_BROKER_CONFIG, ROOT)
+        assert b"authenticationEnabled=true" in shown.body
+        assert b"root-secret" not in shown.body

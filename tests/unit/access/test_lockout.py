@@ -1,0 +1,51 @@
+"""Lock-out of addresses: counted within a window, ended by time, bounded in memory."""
+
+from __future__ import annotations
+
+from kourou.access.lockout import MAX_ENTRIES, Lockout
+
+
+def lockout() -> Lockout:
+    return Lockout(attempts=3, window_ms=1_000, time_ms=5_000)
+
+
+def test_failures_are_counted_within_the_window() -> None:
+    table = lockout()
+    assert [table.failed("a", "u", now) for now in (0, 600, 1_200)] == [False, False, False]
+    assert [table.failed("a", "u", now) for now in (1_300, 1_400)] == [False, True]
+    assert table.left_ms("a", "u", 1_400) == 5_000
+
+
+def test_a_lock_ends_and_counting_begins_anew() -> None:
+    table = lockout()
+    for _ in range(3):
+        table.failed("a", "u", 0)
+    assert [table.left_ms("a", "u", now) for now in (0, 4_999, 5_000)] == [5_000, 1, 0]
+    assert not table.failed("a", "u", 5_001)
+
+
+def test_other_users_of_the_host_are_served_until_many_are_tried() -> None:
+    table = lockout()
+    for _ in range(3):
+        table.failed("a", "u", 0)
+    assert (table.left_ms("a", "v", 1), table.left_ms("b", "u", 1)) == (0, 0)
+    locks = [table.failed("a", f"user{number}", 1) for number in range(40)]
+    assert locks.count(True) == 1
+    assert table.left_ms("a", "v", 1) == 5_000
+    assert table.left_ms("b", "v", 1) == 0
+
+
+def test_memory_is_bounded_by_entries_and_names() -> None:
+    table = lockout()
+    for number in range(3 * MAX_ENTRIES):
+        table.failed(f"10.{number}", "x" * 1_000_000 if number % 1_000 == 0 else "u", 0)
+    assert len(table) == MAX_ENTRIES
+    assert all(len(name) <= 65 for _, name in table._entries)
+
+
+def test_the_oldest_are_forgotten_first() -> None:
+    table = lockout()
+    for number in range(MAX_ENTRIES):
+        table.failed(f"10.{number}", "u", 0)
+    assert ("10.0", " u") not in table._entries
+    assert (f"10.{MAX_ENTRIES - 1}", " u") in table._entries
