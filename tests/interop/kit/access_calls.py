@@ -145,8 +145,7 @@ def _groups() -> Iterator[AccessCall]:
     for topic, group in (("Orders", "Workers"), ("Sends", "Workers"), ("Orders", "Strangers")):
         beat = {"clientID": "c1", "producerDataSet": [], "consumerDataSet": [_consumer(group, topic)]}
         yield AccessCall(f"heartbeat {topic} {group}", Code.HEART_BEAT, {}, _json(beat))
-        own = {"clientID": "c1", "producerDataSet": [], "consumerDataSet": []}
-        own["consumerDataSet"] = [_consumer(group, topic, f"%RETRY%{group}")]
+        own = {**beat, "consumerDataSet": [_consumer(group, topic, f"%RETRY%{group}")]}
         yield AccessCall(f"heartbeat {topic} {group} and retries", Code.HEART_BEAT, {}, _json(own))
         check = {"clientId": "c1", "group": group, "namespace": "", "subscriptionData": _subscription(topic)}
         yield AccessCall(f"check config {topic} {group}", Code.CHECK_CLIENT_CONFIG, {}, _json(check))
