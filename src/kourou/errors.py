@@ -264,6 +264,21 @@ class ResponseError(KourouError):
         self.address = address
 
 
+class AccessDeniedError(ResponseError):
+    """Access control of a server refuses the request. `user` is the access key that signed it; empty: it was
+    not signed."""
+
+    def __init__(
+        self, code: int, remark: str, address: str = "", *, user: str = "", remedy: str = ""
+    ) -> None:
+        super().__init__(code, remark, address)
+        self.user = user
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}; {self.remedy}" if self.remedy else super().__str__()
+
+
 class StorageError(KourouError):
     """The disk failed, or its contents cannot be used. `path` is the file or folder, if it is one."""
 

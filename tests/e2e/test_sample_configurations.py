@@ -16,7 +16,7 @@ from kourou import Message, MessageExt, Producer, PushConsumer, SendStatus
 from kourou.admin.clusters import cluster_list
 from kourou.admin.replication import read_replication, slave_lags
 from kourou.admin.session import Admin
-from kourou.cli.admin.connecting import read_tools_file
+from kourou.client.core.credentials_sources import read_tools_file
 from kourou.config import load_broker_config, load_namesrv_config
 from kourou.standalone.following import wait_followed
 from tests.e2e.server_process import ServerProcess

@@ -133,7 +133,7 @@ async def _reset_at(
         command.language = LanguageCode.CPP
     answer = await admin.api.remoting.call(address, command, admin.settings.request_timeout_ms)
     if answer.code != ResponseCode.SUCCESS:
-        raise ResponseError(answer.code, answer.remark or "", address)
+        raise admin.api.response_error(answer, address)
     return decode_body(answer.body, ResetOffsetBody).offset_table
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kourou.cli.admin.connecting import read_tools_file
 from kourou.client.core.credentials import Credentials
+from kourou.client.core.credentials_sources import read_tools_file
 from kourou.config import NamesrvConfig
 from kourou.config.host import LOOPBACK
 from kourou.embed import NameServer
@@ -66,6 +66,10 @@ async def test_requests_are_signed_with_the_keys_of_the_home_folder(
     assert (await run_line(namesrv.address, "topicList")).exit_code == 0
     assert "AccessKey" not in asked[0]
     assert asked[1]["AccessKey"] == "ak" and asked[1]["Signature"]
+    monkeypatch.setenv("ROCKETMQ_ACCESS_KEY", "of the environment")
+    monkeypatch.setenv("ROCKETMQ_SECRET_KEY", "sk")
+    assert (await run_line(namesrv.address, "topicList")).exit_code == 0
+    assert asked[2]["AccessKey"] == "of the environment"
 
 
 async def test_tls_by_option_and_by_file(namesrv: NameServer, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from kourou.cli.admin.options import Option, ParsedArgs
 from kourou.cli.contexts import CLUSTER_VARIABLES, Context, chosen_context
 from kourou.cli.problems import UsageError
 from kourou.client.core.credentials import Credentials
+from kourou.client.core.credentials_sources import credentials_of_environment, read_tools_file
 from kourou.client.core.settings import ClientOptions
 from kourou.config.properties import properties_dict
 from kourou.config.properties_file import read_properties
@@ -24,7 +25,8 @@ CONNECTING: Final = (
     Option(
         "",
         "acl",
-        "file with accessKey and secretKey (default: conf/tools.yml of ROCKETMQ_HOME)",
+        "file with accessKey and secretKey (default: ROCKETMQ_ACCESS_KEY and ROCKETMQ_SECRET_KEY, then "
+        "conf/tools.yml of ROCKETMQ_HOME)",
         is_ours=True,
     ),
     Option("", "tls", "encrypt; accept any certificate", takes_value=False, is_ours=True),
@@ -98,30 +100,17 @@ def _read_tls(path: Path) -> ClientTlsConfig:
 
 
 def _credentials(args: ParsedArgs, context: Context | None) -> Credentials | None:
-    """The keys of tools.yml; None without such a file, like Apache's tools."""
+    """The keys of a file or of the environment; None without any, like Apache's tools.
+
+    In order of precedence: `--acl`, the context's file, the environment, `conf/tools.yml` of ROCKETMQ_HOME.
+    There is no option for a secret key: other users of the machine could read it (`ps`).
+    """
     if acl := args.get("acl"):
         return read_tools_file(_existing(acl, "--acl"))
     if context is not None and context.acl:
         return read_tools_file(_existing(context.acl, "the context's file of keys,"))
+    if (credentials := credentials_of_environment()) is not None:
+        return credentials
     home = os.environ.get("ROCKETMQ_HOME")
     path = Path(home, "conf", "tools.yml") if home else None
     return read_tools_file(path) if path is not None and path.is_file() else None
-
-
-def read_tools_file(path: Path) -> Credentials | None:
-    """The keys of a `tools.yml`; None if it has none. ConfigError if it cannot be read or lacks one."""
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from None
-    keys = {}
-    for line in text.splitlines():
-        name, colon, rest = line.partition(":")
-        if colon and name.strip() in ("accessKey", "secretKey", "securityToken"):
-            keys[name.strip()] = rest.partition(" #")[0].strip().strip("'\"")
-    access_key, secret_key = keys.get("accessKey", ""), keys.get("secretKey", "")
-    if not access_key and not secret_key:
-        return None
-    if not access_key or not secret_key:
-        raise ConfigError(f"{path}: accessKey and secretKey are both needed")
-    return Credentials(access_key, secret_key, keys.get("securityToken"))

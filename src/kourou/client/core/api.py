@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from kourou.client.core.namesrv_list import NamesrvList
+from kourou.client.core.refusals import RefusalLog, response_error
 from kourou.client.core.settings import ClientSettings
 from kourou.config.properties import parse_properties, properties_dict
 from kourou.errors import CallTimeoutError, KourouError, NoNameServerError, RemotingError, ResponseError
@@ -104,6 +105,7 @@ class ClientApi:
         self._namesrvs = namesrvs
         self._settings = settings
         self._first_offsets = FirstOffsets()
+        self.refusals = RefusalLog()
 
     # -- calls -----------------------------------------------------------------------------------
 
@@ -114,6 +116,10 @@ class ClientApi:
             assert command.ext_fields is not None
             self._settings.credentials.sign(command.ext_fields, body)
         return command
+
+    def response_error(self, answer: RemotingCommand, address: str) -> ResponseError:
+        """The error for a response other than success."""
+        return response_error(answer.code, answer.remark or "", address, self._settings.credentials)
 
     async def call(
         self,
@@ -130,7 +136,7 @@ class ClientApi:
             timeout_ms = min(timeout_ms, self._max_timeout_ms)
         answer = await self.remoting.call(address, command, timeout_ms)
         if answer.code != ResponseCode.SUCCESS:
-            error = ResponseError(answer.code, answer.remark or "", address)
+            error = self.response_error(answer, address)
             if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and address in self._namesrvs.addresses:
                 raise await self._not_supported(error)
             raise error

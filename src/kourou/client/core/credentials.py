@@ -7,7 +7,9 @@ signing invalidate the signature (protocol/signature.py). Not here: the verifica
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from kourou.errors import ConfigError
 from kourou.protocol.signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, signature_of
 
 
@@ -31,6 +33,28 @@ class Credentials:
                 raise TypeError(f"{name} must be a str, not {type(value).__name__}")
         if not self.access_key or not self.secret_key:
             raise ValueError("access_key and secret_key are both needed, and neither may be empty")
+
+    @classmethod
+    def from_environment(cls) -> Credentials:
+        """The keys in ROCKETMQ_ACCESS_KEY, ROCKETMQ_SECRET_KEY and, if there is one, ROCKETMQ_SECURITY_TOKEN.
+        ConfigError without them."""
+        from kourou.client.core.credentials_sources import credentials_of_environment
+
+        found = credentials_of_environment()
+        if found is None:
+            raise ConfigError("ROCKETMQ_ACCESS_KEY and ROCKETMQ_SECRET_KEY are not set")
+        return found
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Credentials:
+        """The keys in a file: lines `accessKey: …` and `secretKey: …`, or with `=`, as in Apache's
+        `tools.yml` and `key`. ConfigError without them."""
+        from kourou.client.core.credentials_sources import read_tools_file
+
+        found = read_tools_file(Path(path))
+        if found is None:
+            raise ConfigError(f"{path}: accessKey and secretKey are both needed")
+        return found
 
     def sign(self, ext_fields: dict[str, str], body: bytes | bytearray | memoryview = b"") -> None:
         """Put access key, token and signature into `ext_fields`, replacing earlier ones.

@@ -274,7 +274,8 @@ class ClientInstance:
             try:
                 await self.routes.refresh(topic)
             except KourouError as error:
-                _log.warning("%s: route of %s: %s", self.client_id, topic, error)
+                if not self.api.refusals.report(self.client_id, error):
+                    _log.warning("%s: route of %s: %s", self.client_id, topic, error)
         if self._uses_all_brokers:
             try:
                 await self.routes.add_all_brokers()
@@ -353,6 +354,7 @@ class ClientInstance:
                 self.routes.avoid(address, error)
             # Logged once: routes forget a broker that is gone.
             is_known = address in self._unreachable or self.routes.is_avoided(address)
+            is_known |= self.api.refusals.report(f"heartbeat of {self.client_id}", error)
             self._unreachable.add(address)
             level = logging.DEBUG if is_known else logging.WARNING
             _log.log(level, "%s: heartbeat to %s: %s", self.client_id, address, error)

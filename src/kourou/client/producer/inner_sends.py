@@ -11,7 +11,7 @@ from typing import Final
 
 from kourou.client.core.instance import ClientInstance
 from kourou.client.core.subscription import now_ms
-from kourou.errors import NoRouteError, ResponseError
+from kourou.errors import NoRouteError
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.headers.send import SendMessageRequestHeaderV2
 from kourou.protocol.names import AUTO_CREATE_TOPIC_KEY_TOPIC, CLIENT_INNER_PRODUCER_GROUP
@@ -69,4 +69,4 @@ class InnerSends:
         command = self._instance.api.command(RequestCode.SEND_MESSAGE_V2, header, body)
         answer = await self._instance.remoting.call(address, command, _TIMEOUT_MS)
         if answer.code not in _STORED:
-            raise ResponseError(answer.code, answer.remark or "", address)
+            raise self._instance.api.response_error(answer, address)

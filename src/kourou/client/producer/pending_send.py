@@ -20,6 +20,7 @@ from kourou.client.producer.producer_hooks import SendContext
 from kourou.client.producer.send_request import SendRequest
 from kourou.client.producer.send_result import SendResult
 from kourou.errors import (
+    AccessDeniedError,
     ConnectError,
     ConnectionLostError,
     NoRouteError,
@@ -260,7 +261,8 @@ def is_master_away(error: Exception) -> bool:
 def describe_attempt(broker_name: str, address: str, error: Exception) -> str:
     """One failed attempt, for an error message."""
     if isinstance(error, ResponseError):
-        return f"broker {broker_name} at {address} answered code {error.code}: {error.remark}"
+        remedy = f"; {error.remedy}" if isinstance(error, AccessDeniedError) else ""
+        return f"broker {broker_name} at {address} answered code {error.code}: {error.remark}{remedy}"
     hint = f" ({_CONTAINER_HINT})" if isinstance(error, ConnectError) else ""
     return f"broker {broker_name}: {error}{hint}"
 

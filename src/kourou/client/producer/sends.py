@@ -16,6 +16,7 @@ from typing import Final
 
 from kourou.client.core.failure_log import FailureLog
 from kourou.client.core.instance import ClientInstance
+from kourou.client.core.refusals import response_error
 from kourou.client.core.routes import TopicRoute
 from kourou.client.producer.master_waits import MasterWaits, SilentMasters
 from kourou.client.producer.pending_send import (
@@ -233,7 +234,9 @@ class Sends:
         send_queue.answers += 1
         status = SEND_STATUSES.get(answer.code)
         if status is None:
-            self.failed(send, ResponseError(answer.code, answer.remark or "", send_queue.address))
+            credentials = self._instance.settings.credentials
+            error = response_error(answer.code, answer.remark or "", send_queue.address, credentials)
+            self.failed(send, error)
             return
         result = send_result(answer, status, queue, send.request.uniq_key, send.messages[0].topic)
         if self.faults is not None:

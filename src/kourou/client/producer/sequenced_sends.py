@@ -33,6 +33,7 @@ from kourou.client.producer.send_result import SendResult
 from kourou.client.producer.sends import Sends, always
 from kourou.client.producer.sequence_numbers import Numbered, QueueNumbers, Room
 from kourou.errors import (
+    AccessDeniedError,
     CallTimeoutError,
     ConnectionLostError,
     KourouError,
@@ -346,8 +347,9 @@ class SequencedSends(Sends):
             send.is_pinned = send.may_be_stored = True
             assert send.queue is not None
             send.choose = always(send.queue)
-        # Room on a disk takes longer than a send has.
-        is_repeated = send.is_chosen and is_retriable(error) and code != ResponseCode.KOUROU_DISK_FULL
+        # Room on a disk, or a permission, takes longer than a send has.
+        is_final = code == ResponseCode.KOUROU_DISK_FULL or isinstance(error, AccessDeniedError)
+        is_repeated = send.is_chosen and is_retriable(error) and not is_final
         if not send.is_pinned and not is_repeated:
             if send.is_chosen:
                 send.attempts_left = 0

@@ -340,7 +340,8 @@ class LitePulls:
         if isinstance(error, ResponseError) and error.code == ResponseCode.FLOW_CONTROL:
             await lite.wait_changed(_FLOW_CONTROL_DELAY_S)
             return
+        is_logged = self._instance.api.refusals.report(f"group {self._group}", error)
         # Only the first of consecutive failures is a warning.
-        level = logging.WARNING if failures == 1 else logging.DEBUG
+        level = logging.WARNING if failures == 1 and not is_logged else logging.DEBUG
         _log.log(level, "group %s: pull of %s: %s", self._group, lite.queue, error)
         await self._instance.masters.pause(lite.queue.broker_name, error, failures)

@@ -92,6 +92,8 @@ async def pull(
 ) -> PullResult:
     """Pull once. ResponseError for codes that are not a PullStatus, RemotingError if the call fails."""
     answer = await api.remoting.call(address, api.command(code, header), timeout_ms)
+    if answer.code not in _STATUSES:
+        raise api.response_error(answer, address)
     return pull_result(answer, address, broker_name, broker_id)
 
 

@@ -244,7 +244,8 @@ class BrokerOffsets:
             )
         except KourouError as error:
             # Logged once: it is retried every few seconds.
-            level = logging.DEBUG if queue in self._failing else logging.WARNING
+            is_known = queue in self._failing or self._api.refusals.report(f"group {self._group}", error)
+            level = logging.DEBUG if is_known else logging.WARNING
             self._failing.add(queue)
             _log.log(
                 level,

@@ -266,8 +266,9 @@ class PullService:
         if isinstance(error, ResponseError) and error.code in _UNKNOWN_TO_BROKER:
             await self._register_again(assigned, error, failures)
             return
+        is_logged = self._instance.api.refusals.report(f"group {self._group}", error)
         # Only the first of consecutive failures is a warning.
-        level = logging.WARNING if failures == 1 else logging.DEBUG
+        level = logging.WARNING if failures == 1 and not is_logged else logging.DEBUG
         _log.log(level, "group %s: pull of %s: %s", self._group, assigned.queue, error)
         await self._instance.masters.pause(assigned.queue.broker_name, error, failures)
 

@@ -192,7 +192,8 @@ class Rebalancer:
                 is_balanced &= await self._rebalance_topic(subscription)
                 self._problems.pop(subscription.data.topic, None)
             except KourouError as error:
-                self._log_problem(subscription.data.topic, str(error))
+                if not self._instance.api.refusals.report(f"group {self._group}", error):
+                    self._log_problem(subscription.data.topic, str(error))
                 is_balanced = False
         subscribed = set(self._subscriptions.topics)
         for assigned in [each for each in self.assigned.values() if each.queue.topic not in subscribed]:
@@ -296,7 +297,8 @@ class Rebalancer:
         try:
             assigned.next_offset = await self._start_offset.find(queue)
         except KourouError as error:
-            _log.warning("group %s: the first offset of %s is not known: %s", self._group, queue, error)
+            if not self._instance.api.refusals.report(f"group {self._group}", error):
+                _log.warning("group %s: the first offset of %s is not known: %s", self._group, queue, error)
             return False
         if self._is_stopping or self._subscriptions.get(queue.topic) is None:
             return False

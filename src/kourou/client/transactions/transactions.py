@@ -26,7 +26,7 @@ from kourou.client.producer.producer_hooks import EndTransactionContext, Produce
 from kourou.client.producer.producer_stats import ProducerCounters
 from kourou.client.producer.send_result import SendResult
 from kourou.client.push.handler_threads import HandlerThreads
-from kourou.errors import ConnectionLostError, KourouError, RemotingError, ResponseError
+from kourou.errors import ConnectionLostError, KourouError, RemotingError
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.headers.transactions import (
     CheckTransactionStateRequestHeader,
@@ -219,7 +219,7 @@ class Transactions:
                 # Not repeated: an Apache broker that has stored the end would deliver the message twice.
                 raise RemotingError(address, f"the end is not confirmed: {error}") from error
         if answer.code != ResponseCode.SUCCESS:
-            raise ResponseError(answer.code, answer.remark or "", address)
+            raise self._instance.api.response_error(answer, address)
         self._confirmed[header.msg_id] = connection
 
     def _count(self, state: TransactionState) -> None:

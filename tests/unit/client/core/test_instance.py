@@ -11,6 +11,7 @@ import pytest
 from kourou.client.core.api import ClientApi
 from kourou.client.core.instance import BrokerFeatures
 from kourou.client.core.namesrv_list import NamesrvList
+from kourou.client.core.refusals import RefusalLog
 from kourou.client.core.routes import Routes
 from kourou.client.core.settings import ClientSettings
 from kourou.client.pull.pull_consumer import AsyncPullConsumer
@@ -157,6 +158,7 @@ class Restarting:
 
     def __init__(self) -> None:
         self.heartbeats = 0
+        self.refusals = RefusalLog()
 
     async def heartbeat(self, address: str, data: HeartbeatData) -> int:
         assert address == "m:1" and data.consumer_data_set

@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 
 from kourou.client.core.api import ClientApi
+from kourou.client.core.refusals import RefusalLog
 from kourou.client.core.routes import Routes
 from kourou.client.push.consumer_offsets import BrokerOffsets
 from kourou.errors import ConnectError
@@ -23,6 +24,7 @@ class SlowBroker:
         self.stored: list[int] = []
         self.waiting: list[asyncio.Event] = []
         self.is_failing = False
+        self.refusals = RefusalLog()
 
     async def update_consumer_offset(
         self, address: str, group: str, queue: MessageQueue, queue_offset: int

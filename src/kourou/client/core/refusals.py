@@ -1,0 +1,75 @@
+"""Refusals of access control: recognised by code and words, explained with the user, logged once.
+
+RocketMQ 4 refuses with code 1 and the name of a Java class, RocketMQ 5 with code 16; both codes have other
+uses. Not here: the refusing (access/), retries (producer/, push/, pull/).
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Final
+
+from kourou.client.core.credentials import Credentials
+from kourou.clock import Clock
+from kourou.errors import AccessDeniedError, KourouError, ResponseError
+from kourou.protocol.codes import ResponseCode
+
+_log = logging.getLogger(__name__)
+
+_PLAIN: Final = "AclException"
+# Of authentication and of authorization, in RocketMQ 5.
+_AUTH: Final = re.compile(
+    r"username cannot be null|User:\S* ?(is )?not found|User:\S+ is disabled|check signature failed"
+    r"|has no permission to access|Authentication failed|Authorization failed|is locked out"
+)
+_IDENTITY: Final = re.compile(
+    r"No acl config|Check signature failed|check signature failed|not found|is disabled|Authentication failed"
+)
+_AGAIN_MS: Final = 3_600_000
+_MAX_KNOWN: Final = 1_000
+
+
+def response_error(code: int, remark: str, address: str, credentials: Credentials | None) -> ResponseError:
+    """The error for a response; AccessDeniedError for a refusal, with the user and what to do."""
+    if not is_access_refusal(code, remark):
+        return ResponseError(code, remark, address)
+    user = credentials.access_key if credentials is not None else ""
+    return AccessDeniedError(code, remark, address, user=user, remedy=_remedy(remark, user))
+
+
+def is_access_refusal(code: int, remark: str) -> bool:
+    """Whether access control has refused the request, rather than a broker that may not be written to."""
+    if code == ResponseCode.SYSTEM_ERROR:
+        return _PLAIN in remark
+    return code == ResponseCode.NO_PERMISSION and _AUTH.search(remark) is not None
+
+
+def _remedy(remark: str, user: str) -> str:
+    if not user:
+        return "the request was not signed: give the client an access key and its secret key"
+    if _IDENTITY.search(remark):
+        return f"check access key and secret key of user '{user}'"
+    return f"the request was signed by user '{user}': an administrator has to permit it"
+
+
+class RefusalLog:
+    """Logs each refusal of one client once, as an error: a consumer repeats its requests every few seconds,
+    and without a permission looks like one without messages. After an hour it is logged again."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or Clock()
+        self._logged_ms: dict[str, int] = {}
+
+    def report(self, whose: str, error: KourouError) -> bool:
+        """Whether `error` is a refusal: then it is logged here, unless it was."""
+        if not isinstance(error, AccessDeniedError):
+            return False
+        now_ms = self._clock.monotonic_ms()
+        logged_ms = self._logged_ms.get(error.remark)
+        if logged_ms is None or now_ms - logged_ms >= _AGAIN_MS:
+            if len(self._logged_ms) >= _MAX_KNOWN:
+                self._logged_ms.clear()
+            self._logged_ms[error.remark] = now_ms
+            _log.error("%s: refused, and will be until it is permitted: %s", whose, error)
+        return True
