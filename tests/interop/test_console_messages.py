@@ -122,7 +122,7 @@ async def test_delayed_messages_and_recall(
     async with console_of(namesrv(cluster), tmp_path) as console:
 
         async def rows(key: str) -> list[dict[str, Any]]:
-            console.context.view.forget()
+            console.context.sessions.forget()
             data = await console.get("/delayed")
             assert data["problems"] == []
             waiting = [row for one in data["brokers"] for row in one["waiting"]]
@@ -163,7 +163,7 @@ async def test_half_messages(cluster: BrokerCluster, topic: str, tmp_path: Path)
             await producer.send(Message(topic, b"done", keys=["done"]))
 
             async def only_the_open_one() -> Any:
-                console.context.view.forget()
+                console.context.sessions.forget()
                 data = await console.get("/half-messages")
                 assert data["problems"] == []
                 found = [half for one in data["brokers"] for half in one["open"] if half["topic"] == topic]

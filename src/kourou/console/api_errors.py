@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from kourou.console.refusals import is_about_login, is_about_permission, refusal
 from kourou.errors import (
     CallTimeoutError,
     ClientError,
@@ -86,6 +87,16 @@ def bad_input(field: str, problem: str) -> ApiError:
     return ApiError(HTTPStatus.BAD_REQUEST, "bad_input", f"{field}: {problem}")
 
 
+def refused(words: str) -> ApiError:
+    """403: access control of the cluster does not permit it."""
+    hint = ""
+    if is_about_permission(words):
+        hint = "an administrator of the cluster can grant it to the account"
+    elif is_about_login(words):
+        hint = "log out and in again, or ask an administrator of the cluster for an account"
+    return ApiError(HTTPStatus.FORBIDDEN, "refused_by_cluster", words, hint)
+
+
 def not_found(what: str, hint: str = "") -> ApiError:
     """404: there is no such thing in the cluster."""
     return ApiError(HTTPStatus.NOT_FOUND, "not_found", what, hint)
@@ -124,6 +135,6 @@ def _of_response(error: ResponseError) -> ApiError:
         return not_found(error.remark, hint)
     if error.code in _NOT_FOUND:
         return not_found(str(error))
-    if error.code == ResponseCode.NO_PERMISSION:
-        return ApiError(HTTPStatus.FORBIDDEN, "refused_by_cluster", str(error))
+    if (words := refusal(error)) is not None:
+        return refused(words if not error.address else f"{words} (from {error.address})")
     return ApiError(HTTPStatus.BAD_GATEWAY, "refused_by_cluster", str(error))

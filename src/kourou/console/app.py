@@ -11,6 +11,7 @@ import hmac
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -49,15 +50,20 @@ from kourou.console.api import (
 )
 from kourou.console.api_errors import ApiError, api_error_of, bad_input, not_found
 from kourou.console.audit import AuditRecord
+from kourou.console.cluster_sessions import ClusterSession
 from kourou.console.context import ConsoleContext
 from kourou.console.endpoints import Call, Change, Done, Endpoint, Plan, Raw, Read, Role
 from kourou.console.openapi import openapi_document
 from kourou.console.page_files import PageFiles
+from kourou.console.refusals import is_refusal, readable
 from kourou.console.responses import error_response, json_response
 from kourou.console.security.access import SESSION_COOKIE, Visitor
 from kourou.console.security.guard import Guard
-from kourou.errors import KourouError
-from kourou.transport.http_server import HttpHandler
+from kourou.errors import KourouError, ResponseError
+from kourou.metrics.families import Family
+from kourou.metrics.process import process_families
+from kourou.transport.http_server import HttpHandler, HttpResponse
+from kourou.transport.metrics_http import EXPORTER_METRICS, METRICS, metrics_handler
 
 API: Final = "/api"
 CSRF_HEADER: Final = "X-CSRF-Token"
@@ -119,9 +125,8 @@ def _routes(context: ConsoleContext) -> Iterable[BaseRoute]:
         operation = _Operation(context, endpoint)
         yield Route(API + endpoint.path, operation.respond, methods=[endpoint.method], name=endpoint.name)
     yield Route(API + "/{path:path}", _no_operation, methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
-    for path, collect in context.metrics.items():
-        scrape = Raw(method="GET", path=path, summary="Metrics", role=Role.READER, respond=_scraped(collect))
-        yield Route(path, _Operation(context, scrape).respond, methods=["GET"], name=path)
+    for scrape in _scrapes(context):
+        yield Route(scrape.path, _Operation(context, scrape).respond, methods=["GET"], name=scrape.path)
     yield Route("/livez", _alive, methods=["GET"])
     yield Route("/readyz", _readiness(context), methods=["GET"])
     files = PageFiles()
@@ -134,12 +139,41 @@ async def _no_operation(request: Request) -> Response:
     return error_response(not_found(f"there is no {request.method} {path}", f"{API}/openapi.json lists all"))
 
 
-def _scraped(collect: HttpHandler) -> Callable[[Call[Any, Any], Request], Awaitable[Response]]:
+def _scrapes(context: ConsoleContext) -> Iterable[Raw]:
+    """The metrics of the servers in this process; without any those of the process itself, and those of the
+    cluster under the names of rocketmq-exporter, read with the account of the scrape."""
+    if context.metrics is None:
+        yield _scrape(METRICS, Role.READER, _process_metrics)
+        yield _scrape(EXPORTER_METRICS, Role.READER, _cluster_metrics)
+        return
+    # They name all topics, and no broker is asked who may see them.
+    role = Role.ADMINISTRATOR if context.settings.accounts else Role.READER
+    for path, collect in context.metrics.items():
+        yield _scrape(path, role, partial(_given_metrics, collect))
+
+
+def _scrape(path: str, role: Role, collect: Callable[[Call[Any, Any]], Awaitable[HttpResponse]]) -> Raw:
     async def respond(call: Call[Any, Any], request: Request) -> Response:
-        answer = await collect()
+        answer = await collect(call)
         return Response(b"".join(answer.body), answer.status, media_type=answer.content_type)
 
-    return respond
+    return Raw(method="GET", path=path, summary="Metrics", role=role, respond=respond)
+
+
+async def _given_metrics(collect: HttpHandler, call: Call[Any, Any]) -> HttpResponse:
+    return await collect()
+
+
+async def _cluster_metrics(call: Call[Any, Any]) -> HttpResponse:
+    return await metrics_handler(call.session.exporter.families)()
+
+
+async def _process_metrics(call: Call[Any, Any]) -> HttpResponse:
+    return await metrics_handler(_of_process)()
+
+
+async def _of_process() -> list[Family]:
+    return list(process_families())
 
 
 async def _alive(request: Request) -> Response:
@@ -149,7 +183,9 @@ async def _alive(request: Request) -> Response:
 def _readiness(context: ConsoleContext) -> Callable[[Request], Awaitable[Response]]:
     async def respond(request: Request) -> Response:
         try:
-            await context.view.brokers()
+            await context.sessions.own.view.brokers()
+        except ResponseError:
+            pass  # it answers, though it refuses the console's own account
         except KourouError:
             # Without the reason, which names servers: this path needs no login.
             return PlainTextResponse("the cluster cannot be reached\n", HTTPStatus.SERVICE_UNAVAILABLE)
@@ -164,6 +200,26 @@ def _preview_of(query: dict[str, str]) -> tuple[bool, str | None]:
     if text not in ("true", "false"):
         raise bad_input("preview", f"{text!r} is neither true nor false")
     return text == "true", plan
+
+
+def _failed_everywhere(done: Done) -> ApiError:
+    """The error of a change that failed for all of its targets: 403 if access control refused each."""
+    words = [f"{one.target}: {readable(one.problem)}" for one in done.outcomes[:_SHOWN_PROBLEMS]]
+    more = len(done.outcomes) - _SHOWN_PROBLEMS
+    text = "; ".join(words) + (f"; and {more:,} more" if more > 0 else "")
+    is_refused = all(is_refusal(one.problem) for one in done.outcomes)
+    status, code = (
+        (HTTPStatus.FORBIDDEN, "refused_by_cluster")
+        if is_refused
+        else (HTTPStatus.BAD_GATEWAY, "failed_everywhere")
+    )
+    return ApiError(status, code, text, done=_in_words(done))
+
+
+def _in_words(done: Done) -> Done:
+    """With refusals of access control in words only."""
+    outcomes = [msgspec.structs.replace(one, problem=readable(one.problem)) for one in done.outcomes]
+    return msgspec.structs.replace(done, outcomes=outcomes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,13 +242,18 @@ class _Operation:
             return error_response(api_error_of(error))
 
     async def _respond(self, request: Request) -> Response:
-        endpoint = self.endpoint
         visitor = await self._authorized(request)
+        async with self.context.session_of(visitor) as cluster:
+            return await self._answer(request, visitor, cluster)
+
+    async def _answer(self, request: Request, visitor: Visitor, cluster: ClusterSession | None) -> Response:
+        endpoint = self.endpoint
         query = dict(request.query_params)
         is_preview, plan = _preview_of(query) if isinstance(endpoint, Change) else (False, None)
         call: Call[Any, Any] = Call(
             self.context,
             visitor,
+            cluster,
             request.path_params,
             msgspec.convert(query, endpoint.query, strict=False),
             await self._body(request),
@@ -265,17 +326,17 @@ class _Operation:
             lambda: self._confirmed(endpoint, call, request, plan_id),
         )
         if done.is_failed:
-            problems = "; ".join(f"{one.target}: {one.problem}" for one in done.outcomes[:_SHOWN_PROBLEMS])
-            more = len(done.outcomes) - _SHOWN_PROBLEMS
-            raise ApiError(
-                HTTPStatus.BAD_GATEWAY,
-                "failed_everywhere",
-                problems + (f"; and {more:,} more" if more > 0 else ""),
-                done=done,
-            )
-        return json_response(done, HTTPStatus.OK if done.is_complete else HTTPStatus.MULTI_STATUS)
+            raise _failed_everywhere(done)
+        return json_response(_in_words(done), HTTPStatus.OK if done.is_complete else HTTPStatus.MULTI_STATUS)
 
     async def _confirmed(
+        self, endpoint: Change, call: Call[Any, Any], request: Request, plan_id: str | None
+    ) -> Done:
+        # A change goes on when its browser goes away: the session has to stay open as long.
+        async with self.context.session_of(call.visitor):
+            return await self._compared(endpoint, call, request, plan_id)
+
+    async def _compared(
         self, endpoint: Change, call: Call[Any, Any], request: Request, plan_id: str | None
     ) -> Done:
         plan = await endpoint.planner(call)
@@ -294,15 +355,15 @@ class _Operation:
         outcome, problems = "failed", ["interrupted"]
         try:
             done = await plan.run()
-            problems = [f"{one.target}: {one.problem}" for one in done.outcomes if not one.is_done]
+            problems = [f"{one.target}: {readable(one.problem)}" for one in done.outcomes if not one.is_done]
             if any(one.is_done for one in done.outcomes) or not problems:
                 outcome = "partly" if problems else "done"
             return done
         except Exception as error:
-            problems = [str(error) or repr(error)]
+            problems = [readable(str(error)) or repr(error)]
             raise
         finally:
-            self.context.view.forget()
+            self.context.sessions.forget()
             self.context.audit.append(
                 AuditRecord(
                     time=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeVar
 
 from kourou.admin.brokers import GroupQueueLag, group_lags
@@ -26,6 +26,7 @@ from kourou.admin.topics import topic_configs, topic_status
 from kourou.clock import wall_ms
 from kourou.console.group_members import GroupMembers, Members
 from kourou.console.lag_table import LagTable, lag_table
+from kourou.console.refusals import readable, refusal
 from kourou.console.shared_read import SharedRead
 from kourou.errors import KourouError, RemotingError, ResponseError
 from kourou.protocol.bodies import ProducerInfo, SubscriptionGroupConfig, TopicConfig
@@ -122,6 +123,8 @@ class ClusterView:
         except RemotingError:
             return []
         except ResponseError as error:
+            if refusal(error) is not None:
+                raise
             # A group that never had a member has no retry topic, and may have offsets nevertheless.
             if topic is not None or error.code != ResponseCode.TOPIC_NOT_EXIST:
                 return []
@@ -235,7 +238,7 @@ class ClusterView:
 
     async def _read_brokers(self) -> Reading[list[BrokerSummary]]:
         as_of = wall_ms()
-        brokers = await cluster_list(self._admin)
+        brokers = [replace(one, problem=readable(one.problem)) for one in await cluster_list(self._admin)]
         problems = [
             f"broker {one.broker_name} ({one.address}): {one.problem}" for one in brokers if one.problem
         ]
@@ -332,7 +335,7 @@ class ClusterView:
         problems = []
         for master, answer in zip(masters, answers, strict=True):
             if isinstance(answer, KourouError):
-                problems.append(f"broker {master.broker_name} ({master.address}): {answer}")
+                problems.append(f"broker {master.broker_name} ({master.address}): {readable(str(answer))}")
             elif isinstance(answer, BaseException):
                 raise answer
             else:

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from typing import Final
 
-from kourou.admin.exporter import ExporterCache
-from kourou.admin.session import Admin
+from kourou.admin.doctor.doctor import DEFAULT_WATCH_S
 from kourou.client.core.settings import ClientOptions
-from kourou.console.api.doctor import Doctor
 from kourou.console.audit import AuditLog
-from kourou.console.cluster_view import ClusterView
+from kourou.console.cluster_sessions import ClusterSession, ClusterSessions
+from kourou.console.endpoints import Role
 from kourou.console.history import History
 from kourou.console.message_scans import MessageScans
-from kourou.console.responsive_admin import ResponsiveAdmin
 from kourou.console.running_changes import RunningChanges
-from kourou.console.security.access import Access
+from kourou.console.security.access import Access, Visitor
+from kourou.console.security.accounts import AccountLogins
+from kourou.console.security.logins import FileLogins, Logins
 from kourou.console.security.users import UsersFile
 from kourou.console.settings import ConsoleSettings
-from kourou.metrics.families import Family
-from kourou.metrics.process import process_families
 from kourou.transport.http_server import HttpHandler
-from kourou.transport.metrics_http import EXPORTER_METRICS, METRICS, metrics_handler
+
+_SWEEP_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,55 +31,92 @@ class ConsoleContext:
     """The parts of a running console."""
 
     settings: ConsoleSettings
-    admin: Admin
-    view: ClusterView
-    history: History
-    doctor: Doctor
+    sessions: ClusterSessions
+    history: History | None
+    """None with logins by accounts, unless the console has an account of its own."""
     access: Access
     audit: AuditLog
     scans: MessageScans
     changes: RunningChanges
-    metrics: Mapping[str, HttpHandler]
-    """Answers with metrics, by path."""
+    metrics: Mapping[str, HttpHandler] | None
+    """Of the servers in this process: answers with metrics, by path."""
+
+    @asynccontextmanager
+    async def session_of(self, visitor: Visitor) -> AsyncIterator[ClusterSession | None]:
+        """The cluster as a visitor sees it; None for one who is not logged in. The only place that decides
+        with which keys somebody's requests are signed."""
+        if visitor.role is Role.NONE:
+            yield None
+        elif not self.settings.accounts:
+            yield self.sessions.own
+        else:
+            assert visitor.credentials is not None
+            async with self.sessions.of(visitor.credentials) as session:
+                yield session
+
+    async def drop_logged_out(self) -> None:
+        """Close the sessions of accounts that nobody is logged in with any more: their keys are gone."""
+        await self.sessions.retain(self.access.credentials())
+
+    def history_for(self, visitor: Visitor) -> History | None:
+        """The history, which the console samples with its own account; None for visitors who may not see what
+        that account sees."""
+        is_own = not self.settings.accounts or visitor.role is Role.ADMINISTRATOR
+        return self.history if is_own else None
 
 
 @asynccontextmanager
 async def console_context(
-    settings: ConsoleSettings, client: ClientOptions, metrics: Mapping[str, HttpHandler] | None = None
+    settings: ConsoleSettings,
+    client: ClientOptions,
+    metrics: Mapping[str, HttpHandler] | None = None,
+    *,
+    watch_s: float = DEFAULT_WATCH_S,
 ) -> AsyncIterator[ConsoleContext]:
     """Start the parts, and stop them in reverse. ConfigError if the users or the audit log cannot be used.
-    `metrics` are those of the servers in this process; without any, those of the cluster are collected."""
+    `metrics` are those of the servers in this process; without any, those of the cluster are collected.
+    `watch_s`: how long an examination by doctor watches the cluster."""
     audit = AuditLog(settings.audit_file)
     audit.check()
-    users = UsersFile(settings.users_file) if settings.users_file is not None else None
-    if users is not None:
-        users.load()
+    logins = _logins(settings, client)
     async with AsyncExitStack() as parts:
-        admin = await parts.enter_async_context(ResponsiveAdmin(**client))
-        view = ClusterView(admin)
-        parts.push_async_callback(view.stop)
-        doctor = Doctor(admin)
-        parts.push_async_callback(doctor.stop)
-        history = History(view)
-        await history.start()
-        parts.push_async_callback(history.stop)
+        sessions = ClusterSessions(client, watch_s=watch_s)
+        parts.push_async_callback(sessions.stop)
+        await sessions.start()
+        history = None
+        if not settings.accounts or client.get("credentials") is not None:
+            history = History(sessions.own.view)
+            await history.start()
+            parts.push_async_callback(history.stop)
         scans = MessageScans()
         parts.push_async_callback(scans.stop)
         changes = RunningChanges()
         parts.push_async_callback(changes.stop)
-        metrics = cluster_metrics(admin) if metrics is None else metrics
-        yield ConsoleContext(
-            settings, admin, view, history, doctor, Access(users), audit, scans, changes, metrics
+        context = ConsoleContext(
+            settings, sessions, history, Access(logins), audit, scans, changes, metrics
         )
+        parts.push_async_callback(_stop, asyncio.create_task(_sweep(context), name="console-logins"))
+        yield context
 
 
-def cluster_metrics(admin: Admin) -> dict[str, HttpHandler]:
-    """The metrics of this process, and those of the cluster under the names of rocketmq-exporter."""
+def _logins(settings: ConsoleSettings, client: ClientOptions) -> Logins | None:
+    if settings.accounts:
+        return AccountLogins(client)
+    if settings.users_file is None:
+        return None
+    users = UsersFile(settings.users_file)
+    users.load()
+    return FileLogins(users)
 
-    async def process() -> list[Family]:
-        return list(process_families())
 
-    return {
-        METRICS: metrics_handler(process),
-        EXPORTER_METRICS: metrics_handler(ExporterCache(admin).families),
-    }
+async def _sweep(context: ConsoleContext) -> None:
+    while True:
+        await asyncio.sleep(_SWEEP_S)
+        context.access.drop_expired()
+        await context.sessions.close_idle()
+        await context.drop_logged_out()
+
+
+async def _stop(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

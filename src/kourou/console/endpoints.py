@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from kourou.console.cluster_sessions import ClusterSession
+    from kourou.console.cluster_view import ClusterView
     from kourou.console.context import ConsoleContext
     from kourou.console.security.access import Visitor
 
@@ -35,7 +37,10 @@ class Role(IntEnum):
     NONE = 0
     """Not logged in."""
     READER = 1
-    ADMINISTRATOR = 2
+    OPERATOR = 2
+    """Reads and changes what the cluster permits the own account. Not a role of the console's users."""
+    ADMINISTRATOR = 3
+    """Also what belongs to the console: its audit log."""
 
     @property
     def label(self) -> str:
@@ -61,14 +66,27 @@ class Call(Generic[QueryT, BodyT]):
 
     context: ConsoleContext
     visitor: Visitor
+    cluster: ClusterSession | None
+    """None if nobody is logged in."""
     path: Mapping[str, str]
     query: QueryT
     body: BodyT
 
     @property
+    def session(self) -> ClusterSession:
+        """The cluster as the visitor's account sees it."""
+        assert self.cluster is not None, "an operation for visitors who are not logged in reads nothing"
+        return self.cluster
+
+    @property
     def admin(self) -> Admin:
-        """Connections to the cluster."""
-        return self.context.admin
+        """Connections to the cluster, which sign with the visitor's keys."""
+        return self.session.admin
+
+    @property
+    def view(self) -> ClusterView:
+        """What was read of the cluster with these keys."""
+        return self.session.view
 
 
 class TargetOutcome(msgspec.Struct, frozen=True):
@@ -169,7 +187,7 @@ class Change(Endpoint):
     """An operation that changes the cluster."""
 
     method: str = "POST"
-    role: Role = Role.ADMINISTRATOR
+    role: Role = Role.OPERATOR
     planner: Callable[[Call[Any, Any]], Awaitable[Plan]]
     returns: Any = Done
     is_secret: bool = False

@@ -10,6 +10,7 @@ from typing import Final
 
 from kourou.admin.connections import consumer_connection_at
 from kourou.admin.session import Admin
+from kourou.console.refusals import readable
 from kourou.console.shared_read import SharedRead
 from kourou.errors import KourouError, ResponseError
 from kourou.protocol.bodies import ConsumerConnection
@@ -71,6 +72,6 @@ class GroupMembers:
                 return Members(await consumer_connection_at(self._admin, group, addresses))
             except ResponseError as error:
                 is_offline = error.code == ResponseCode.CONSUMER_NOT_ONLINE
-                return Members(problem="" if is_offline else str(error))
+                return Members(problem="" if is_offline else readable(str(error)))
             except KourouError as error:
                 return Members(problem=str(error))

@@ -12,6 +12,7 @@ import asyncio
 from typing import Final
 
 from kourou.admin.session import Admin
+from kourou.client.core.credentials import Credentials
 from kourou.errors import CallTimeoutError, RemotingError
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.command import RemotingCommand
@@ -30,7 +31,7 @@ class ResponsiveAdmin(Admin):
     """Admin for pages."""
 
     def _connect(self) -> RemotingClient:
-        return ResponsiveClient(self.settings.remoting_config())
+        return ResponsiveClient(self.settings.remoting_config(), credentials=self.settings.credentials)
 
 
 class ResponsiveClient(RemotingClient):
@@ -42,8 +43,10 @@ class ResponsiveClient(RemotingClient):
         *,
         patience_ms: int = _PATIENCE_MS,
         probe_ms: int = _PROBE_MS,
+        credentials: Credentials | None = None,
     ) -> None:
         super().__init__(config)
+        self._credentials = credentials
         self._patience_ms = patience_ms
         self._probe_ms = probe_ms
         self._probes: dict[str, asyncio.Task[None]] = {}
@@ -83,8 +86,11 @@ class ResponsiveClient(RemotingClient):
     async def _send_probe(self, address: str) -> None:
         began_s = self._loop.time()
         request = RemotingCommand.request(_PROBE)
+        if self._credentials is not None:
+            assert request.ext_fields is not None
+            self._credentials.sign(request.ext_fields)  # else brokers count it as an unsigned request
         try:
-            # Any response will do: name servers do not know this request.
+            # Any response will do: name servers do not know this request, and brokers may refuse it.
             await super().call(address, request, self._probe_ms)
             self._silent.pop(address, None)
         except RemotingError:

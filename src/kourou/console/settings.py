@@ -24,6 +24,8 @@ class ConsoleSettings:
     """0 picks a free one."""
     users_file: Path | None = None
     """Without one there is no login, which is allowed on a loopback address only."""
+    accounts: bool = False
+    """Whether people log in with accounts of the cluster, which then sign their requests."""
     port_option: str = "--port"
     """The option of the port, for messages."""
     allowed_hosts: tuple[str, ...] = ()
@@ -36,11 +38,16 @@ class ConsoleSettings:
             problems.append(
                 f"{self.port_option} {self.port}: must be from 0 to {_MAX_PORT}; 0 picks a free one"
             )
-        if self.users_file is None and not is_loopback(self.host):
+        if self.accounts and self.users_file is not None:
+            problems.append(
+                f"--accounts: people log in with accounts of the cluster; the users of {self.users_file} "
+                "cannot log in then: leave out --accounts or --users"
+            )
+        if self.users_file is None and not self.accounts and not is_loopback(self.host):
             problems.append(
                 f"--host {self.host}: the console would be open to everyone who reaches this address; create "
-                "a user with `kourou console user add NAME --role administrator`, or listen on "
-                f"{LOOPBACK}"
+                "a user with `kourou console user add NAME --role administrator`, let people log in with "
+                f"accounts of the cluster (--accounts), or listen on {LOOPBACK}"
             )
         if problems:
             raise ConfigError(*problems)

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from kourou.console.api.doctor import Doctor
+from kourou.client.core.credentials import Credentials
+from kourou.client.core.settings import ClientOptions
 from kourou.console.app import CSRF_HEADER, make_app
 from kourou.console.context import ConsoleContext, console_context
 from kourou.console.endpoints import Role
@@ -77,9 +77,16 @@ def _hashed() -> str:
 
 @asynccontextmanager
 async def console_of(
-    namesrv: str, folder: Path, *, users: bool = False, allowed_hosts: tuple[str, ...] = ()
+    namesrv: str,
+    folder: Path,
+    *,
+    users: bool = False,
+    allowed_hosts: tuple[str, ...] = (),
+    accounts: bool = False,
+    credentials: Credentials | None = None,
 ) -> AsyncIterator[Console]:
-    """A console for a cluster; with `users` those above, and nobody is logged in."""
+    """A console for a cluster; with `users` those above, and nobody is logged in. `accounts`: those of the
+    cluster log in; `credentials` are the console's own."""
     users_file = None
     if users:
         users_file = folder / "users"
@@ -87,10 +94,10 @@ async def console_of(
         both = (User(READER, Role.READER, hashed), User(ADMINISTRATOR, Role.ADMINISTRATOR, hashed))
         write_users(users_file, {user.name: user for user in both})
     settings = ConsoleSettings(
-        audit_file=folder / "audit.log", users_file=users_file, allowed_hosts=allowed_hosts
+        audit_file=folder / "audit.log", users_file=users_file, allowed_hosts=allowed_hosts, accounts=accounts
     )
-    async with console_context(settings, {"namesrv": namesrv}) as started:
-        context = replace(started, doctor=Doctor(started.admin, watch_s=0.1))
+    client: ClientOptions = {"namesrv": namesrv, "credentials": credentials}
+    async with console_context(settings, client, watch_s=0.1) as context:
         transport = httpx.ASGITransport(make_app(context), client=("127.0.0.1", 1))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8080") as http:
             console = Console(context, http)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +97,9 @@ async def test_two_administrators_who_confirm_the_same_preview(running: Cluster,
 
 async def test_a_request_under_way_when_the_console_stops(running: Cluster, tmp_path: Path) -> None:
     async with console_of(running.namesrv_addr, tmp_path) as console:
-        doctor = Doctor(console.context.admin, watch_s=60)
-        app = make_app(replace(console.context, doctor=doctor))
+        session = console.context.sessions.own
+        doctor = session.doctor = Doctor(session.admin, limiter=asyncio.Semaphore(), watch_s=60)
+        app = make_app(console.context)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
             request = asyncio.create_task(http.get("/api/doctor"))
             while not doctor._shared._tasks:  # noqa: ASYNC110  # until the request waits for it

@@ -19,7 +19,7 @@ async def test_the_overview_counts_what_was_sent(running: Cluster, console: Cons
     async with AsyncProducer("shop", namesrv=running.namesrv_addr) as producer:
         for number in range(10):
             await producer.send(Message("Orders", b"%d" % number))
-    console.context.view.forget()
+    console.context.sessions.forget()
     overview = await console.get("/overview")
     totals = overview["totals"]
     assert (totals["brokers"], totals["slaves"], totals["topics"]) == (2, 0, 1)
@@ -30,7 +30,8 @@ async def test_the_overview_counts_what_was_sent(running: Cluster, console: Cons
 
 
 async def test_the_history_has_rates_and_gaps(running: Cluster, console: Console) -> None:
-    history, view = console.context.history, console.context.view
+    history, view = console.context.history, console.context.sessions.own.view
+    assert history is not None
     await history.sample()
     async with AsyncProducer("shop", namesrv=running.namesrv_addr) as producer:
         await producer.send(Message("Orders", b"one"))
@@ -53,7 +54,7 @@ async def test_brokers_are_listed_searched_and_sorted(console: Console) -> None:
 
 async def test_a_broker_that_is_away_is_listed_with_its_problem(running: Cluster, console: Console) -> None:
     await register_dead_broker(running)
-    console.context.view.forget()
+    console.context.sessions.forget()
     page = await console.get("/brokers")
     away = [item for item in page["items"] if item["problem"]]
     assert len(away) == 1 and len(page["problems"]) == 1
@@ -118,8 +119,8 @@ async def test_what_a_broker_would_refuse_is_refused_before(
 
 async def test_a_key_that_the_broker_refuses_changes_nothing(console: Console) -> None:
     body = {"values": {"brokerConfigPath": "/tmp/other"}}
-    answer = await console.change("PUT", "/brokers/broker-a/0/config", body, status=502)
-    assert answer["error"]["code"] == "failed_everywhere"
+    answer = await console.change("PUT", "/brokers/broker-a/0/config", body, status=403)
+    assert answer["error"]["code"] == "refused_by_cluster"
     assert "black list" in answer["error"]["message"]
     assert [outcome["is_done"] for outcome in answer["outcomes"]] == [False]
 

@@ -20,11 +20,11 @@ async def traffic(console: Console, running: Cluster) -> AsyncIterator[Traffic]:
     """A topic of 8 messages on two brokers with 4 queues, all consumed; the group is offline again."""
     await console.change("POST", "/topics", {"topic": TOPIC, "read_queues": 2, "write_queues": 2})
     async with AsyncProducer("shop", namesrv=running.namesrv_addr) as producer:
-        found = Traffic(running, producer, console.context.admin)
+        found = Traffic(running, producer, console.context.sessions.own.admin)
         await found.send(8)
         async with found.consumer():
             await found.until_consumed()
-        console.context.view.forget()
+        console.context.sessions.forget()
         yield found
 
 
@@ -37,7 +37,9 @@ async def _offset(
 ) -> int | None:
     broker = running.brokers[broker_index]
     queue = MessageQueue(TOPIC, "", queue_id)
-    return await console.context.admin.api.consumer_offset(broker.address, group, queue, only_stored=True)
+    return await console.context.sessions.own.admin.api.consumer_offset(
+        broker.address, group, queue, only_stored=True
+    )
 
 
 async def test_an_offline_group_is_reset_to_the_beginning(console: Console, traffic: Traffic) -> None:
@@ -74,7 +76,7 @@ async def test_online_members_get_messages_again(console: Console, traffic: Traf
     async with traffic.consumer():
         await traffic.until_consumed()
         traffic.seen.clear()
-        console.context.view.forget()
+        console.context.sessions.forget()
         body = {"groups": [GROUP], "to": "time", "timestamp_ms": 1}
         preview = await console.preview("POST", f"/topics/{TOPIC}/offsets", body)
         assert preview["warnings"] == [
@@ -124,7 +126,7 @@ async def test_offsets_of_another_group_are_copied(console: Console, traffic: Tr
 
 async def test_a_broker_away_is_named_before_and_after(console: Console, traffic: Traffic) -> None:
     await register_dead_broker(traffic.running, TOPIC)
-    console.context.view.forget()
+    console.context.sessions.forget()
     body = {"groups": [GROUP], "to": "earliest"}
     preview = await console.preview("POST", f"/topics/{TOPIC}/offsets", body)
     assert "127.0.0.1:1" in preview["warnings"][0] and "not reset" in preview["warnings"][0]
@@ -176,7 +178,7 @@ async def test_brokers_that_leave_a_reset_to_the_members(tmp_path: Path) -> None
         AsyncProducer("shop", namesrv=running.namesrv_addr) as producer,
     ):
         await console.change("POST", "/topics", {"topic": TOPIC, "read_queues": 2, "write_queues": 2})
-        traffic = Traffic(running, producer, console.context.admin)
+        traffic = Traffic(running, producer, console.context.sessions.own.admin)
         await traffic.send(8)
         path = f"/topics/{TOPIC}/offsets"
         one = {"groups": [GROUP], "to": "offset", "queues": [_target("broker-a", 1, 1)]}

@@ -23,11 +23,11 @@ from tests.integration.console.kit import Console
 async def traffic(console: Console, running: Cluster) -> AsyncIterator[Traffic]:
     """Eight messages on two brokers, consumed by a group with one member."""
     async with AsyncProducer("shop", namesrv=running.namesrv_addr) as producer:
-        found = Traffic(running, producer, console.context.admin)
+        found = Traffic(running, producer, console.context.sessions.own.admin)
         await found.send(8)
         async with found.consumer():
             await found.until_consumed()
-            console.context.view.forget()
+            console.context.sessions.forget()
             yield found
 
 
@@ -77,7 +77,7 @@ async def test_a_client_whose_id_has_slashes(console: Console, traffic: Traffic)
     async with consumer:
 
         async def member() -> str | None:
-            console.context.view.forget()
+            console.context.sessions.forget()
             members = (await console.get("/groups/slashed"))["members"]
             return str(members[0]["client_id"]) if members else None
 
@@ -204,7 +204,7 @@ async def test_producers_are_listed_by_group_and_client(console: Console, traffi
 async def test_a_broker_that_cannot_list_its_producers_is_named(console: Console, traffic: Traffic) -> None:
     # Name servers reject the request as brokers of RocketMQ 4 do.
     await register(traffic.running, "broker-old", traffic.namesrv)
-    console.context.view.forget()
+    console.context.sessions.forget()
     page = await console.get("/producers", search="shop")
     assert [row["group"] for row in page["items"]] == ["shop"]
     (problem,) = page["problems"]
@@ -213,7 +213,7 @@ async def test_a_broker_that_cannot_list_its_producers_is_named(console: Console
 
 async def test_one_group_while_a_broker_is_away(console: Console, traffic: Traffic) -> None:
     await register_dead_broker(traffic.running, TOPIC, f"%RETRY%{GROUP}")
-    console.context.view.forget()
+    console.context.sessions.forget()
     page = await console.get(f"/groups/{GROUP}")
     assert any("broker-dead" in problem for problem in page["problems"])
     (orders,) = [topic for topic in page["topics"] if topic["topic"] == TOPIC]

@@ -157,7 +157,7 @@ async def test_a_search_whose_progress_is_not_read_ends(
     scans = message_scans.MessageScans(clock=lambda: now)
     bounds = message_scans.ScanBounds(most_messages=10**6, most_seconds=600, most_found=1_000)
     request = PageRequest(topic=TOPIC)
-    scan = scans.start(console.context.admin, "", request, bounds)
+    scan = scans.start(console.context.sessions.own.admin, "", request, bounds)
     now = 31.0
     assert scan.task is not None
     await scan.task

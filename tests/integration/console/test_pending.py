@@ -18,7 +18,7 @@ HOUR_MS = 3_600_000
 
 
 async def fresh(console: Console, path: str) -> Any:
-    console.context.view.forget()
+    console.context.sessions.forget()
     return await console.get(path)
 
 

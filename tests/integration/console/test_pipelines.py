@@ -38,6 +38,6 @@ async def test_pipelines_are_listed(running: Cluster, console: Console) -> None:
     async with AsyncProducer("spark", namesrv=running.namesrv_addr) as producer:
         for body in bodies:
             await producer.send(Message(PIPELINES_TOPIC, body))
-    console.context.view.forget()
+    console.context.sessions.forget()
     (item,) = (await console.get("/pipelines"))["items"]
     assert (item["status"]["name"], item["status"]["rows"], item["is_silent"]) == ("q1", 7, False)

@@ -14,7 +14,7 @@ from tests.integration.console.kit import Console
 
 async def _sent(console: Console, topic: str, body: dict[str, Any]) -> MessageExt:
     done = await console.change("POST", f"/topics/{topic}/messages", body)
-    return await find_message(console.context.admin, done["result"]["msg_id"], topic)
+    return await find_message(console.context.sessions.own.admin, done["result"]["msg_id"], topic)
 
 
 @pytest.mark.parametrize(

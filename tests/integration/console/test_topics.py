@@ -59,7 +59,7 @@ async def test_a_topic_is_created_listed_changed_and_deleted(console: Console) -
         "R",
         True,
     )
-    assert await order_conf(console.context.admin, "Orders") == "broker-b:2"
+    assert await order_conf(console.context.sessions.own.admin, "Orders") == "broker-b:2"
 
     preview = await console.preview("DELETE", "/topics/Orders")
     assert preview["effects"] == [
@@ -121,7 +121,7 @@ async def test_name_servers_that_go_away_in_the_middle_of_a_change(
     assert isinstance(endpoint, Change)
     body = topic_changes.NewTopic(topic="Orders", brokers=["broker-a"], order=True)
     visitor = Visitor("ada", Role.ADMINISTRATOR, "", None)
-    plan = await endpoint.planner(Call(console.context, visitor, {}, NoQuery(), body))
+    plan = await endpoint.planner(Call(console.context, visitor, console.context.sessions.own, {}, NoQuery(), body))
     await running.namesrv.stop()
     created, ordered = (await plan.run()).outcomes
     assert created.is_done and created.target.startswith("broker-a")
@@ -164,11 +164,11 @@ async def test_the_list_is_sorted_cut_and_filtered_by_kind(console: Console) -> 
 
 async def test_a_consumed_topic_and_names_that_need_escaping(console: Console, running: Cluster) -> None:
     async with AsyncProducer("shop", namesrv=running.namesrv_addr) as producer:
-        traffic = Traffic(running, producer, console.context.admin)
+        traffic = Traffic(running, producer, console.context.sessions.own.admin)
         await traffic.send(8)
         async with traffic.consumer("billing"):
             await traffic.until_consumed("billing")
-            console.context.view.forget()
+            console.context.sessions.forget()
             view = await console.get("/topics/Orders")
             assert view["messages"] == 8
             (group,) = view["groups"]
@@ -183,7 +183,7 @@ async def test_a_consumed_topic_and_names_that_need_escaping(console: Console, r
             retry = await console.get(f"/topics/{quote('%RETRY%billing')}")
             assert (retry["topic"], retry["kind"]) == ("%RETRY%billing", "RETRY")
         await traffic.send(4)
-        console.context.view.forget()
+        console.context.sessions.forget()
         (row,) = (await console.get("/topics", search="Orders", sort="lag"))["items"]
         assert (row["groups"], row["lag"]) == (1, 4)
 

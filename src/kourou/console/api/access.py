@@ -19,13 +19,13 @@ class AccessPage(msgspec.Struct, frozen=True):
 
 
 async def _access(call: Call[NoQuery, NoBody]) -> AccessPage:
-    clusters = sorted({broker.cluster for broker in (await call.context.view.brokers()).data})
+    clusters = sorted({broker.cluster for broker in (await call.view.brokers()).data})
     commands = [
         command_line(call.admin.namesrvs, command, "-c", cluster)
         for cluster in clusters
         for command in ("listUser", "listAcl")
     ]
-    access = await call.context.view.shared("access", lambda: cluster_access(call.admin))
+    access = await call.view.shared("access", lambda: cluster_access(call.admin))
     return AccessPage(access, commands)
 
 
@@ -33,7 +33,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     Read(
         path="/access",
         summary="Users and permissions of the cluster",
-        role=Role.ADMINISTRATOR,
+        role=Role.OPERATOR,
         handler=_access,
         returns=AccessPage,
     ),

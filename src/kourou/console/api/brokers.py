@@ -91,13 +91,13 @@ _COLUMNS: Final = {
 
 async def broker_items(call: Call[Any, Any]) -> list[BrokerItem]:
     """All brokers of the cluster."""
-    brokers = await call.context.view.brokers()
-    slaves = {slave.address: slave for slave in await call.context.view.slaves()}
+    brokers = await call.view.brokers()
+    slaves = {slave.address: slave for slave in await call.view.slaves()}
     return [BrokerItem.of(broker, slaves.get(broker.address)) for broker in brokers.data]
 
 
 async def _list(call: Call[PageQuery, NoBody]) -> Page[BrokerItem]:
-    reading = await call.context.view.brokers()
+    reading = await call.view.brokers()
     return cut_page(
         await broker_items(call),
         call.query,
@@ -112,7 +112,7 @@ async def _list(call: Call[PageQuery, NoBody]) -> Page[BrokerItem]:
 async def _broker(call: Call[Any, Any]) -> BrokerSummary:
     """The broker that the path names; ApiError 404 if there is none."""
     name, number = call.path["name"], call.path["id"]
-    brokers = (await call.context.view.brokers()).data
+    brokers = (await call.view.brokers()).data
     for broker in brokers:
         if (broker.broker_name, str(broker.broker_id)) == (name, number):
             return broker
@@ -136,7 +136,7 @@ class BrokerDetail(msgspec.Struct, frozen=True, kw_only=True):
 
 async def _detail(call: Call[NoQuery, NoBody]) -> BrokerDetail:
     broker = await _broker(call)
-    slaves = {slave.address: slave for slave in await call.context.view.slaves()}
+    slaves = {slave.address: slave for slave in await call.view.slaves()}
     replication, epochs = None, None
     try:
         replication = (await ha_statuses(call.admin, [broker.address]))[0].status
@@ -228,7 +228,7 @@ async def _change_config(call: Call[NoQuery, ConfigChange]) -> Plan:
         raise bad_input("values", "no key is given")
     brokers = [broker]
     if call.body.scope == "cluster":
-        brokers = [one for one in (await call.context.view.brokers()).data if one.cluster == broker.cluster]
+        brokers = [one for one in (await call.view.brokers()).data if one.cluster == broker.cluster]
     addresses = [one.address for one in brokers]
     configs = {found.address: found.config for found in await broker_configs(call.admin, addresses)}
     for one in brokers:

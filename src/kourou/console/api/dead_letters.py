@@ -69,7 +69,7 @@ _MAX_COMMANDS: Final = 20
 
 
 async def _groups(call: Call[PageQuery, NoBody]) -> Page[GroupDeadLetters]:
-    reading = await call.context.view.dead_letters()
+    reading = await call.view.dead_letters()
     return cut_page(
         [one for one in reading.data if one.count or one.problem],
         call.query,

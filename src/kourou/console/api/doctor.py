@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 import msgspec
 
-from kourou.admin.doctor.doctor import DEFAULT_WATCH_S
 from kourou.admin.doctor.findings import DoctorReport, Severity
 from kourou.admin.doctor.process import diagnose_apart
 from kourou.admin.session import Admin, command_line
@@ -36,10 +36,12 @@ class Examination(msgspec.Struct, frozen=True):
 
 
 class Doctor:
-    """Examines the cluster for all users together."""
+    """Examines the cluster for all users of an account together. `limiter` bounds the examinations at the
+    same time, of all accounts: each is a process."""
 
-    def __init__(self, admin: Admin, *, watch_s: float = DEFAULT_WATCH_S) -> None:
+    def __init__(self, admin: Admin, *, limiter: asyncio.Semaphore, watch_s: float) -> None:
         self._admin = admin
+        self._limiter = limiter
         self._watch_s = watch_s
         self._shared = SharedRead(self._examine, _KEEP_S)
         self._last: Examination | None = None
@@ -65,7 +67,8 @@ class Doctor:
         await self._shared.stop()
 
     async def _examine(self) -> Examination:
-        report = await diagnose_apart(self._admin, watch_s=self._watch_s)
+        async with self._limiter:
+            report = await diagnose_apart(self._admin, watch_s=self._watch_s)
         commands = [command_line(self._admin.namesrvs, "doctor")]
         self._last = Examination(report, wall_ms(), commands)
         return self._last
@@ -78,7 +81,7 @@ class DoctorQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def _report(call: Call[DoctorQuery, NoBody]) -> Examination:
-    return await call.context.doctor.examination(is_new=call.query.new)
+    return await call.session.doctor.examination(is_new=call.query.new)
 
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (

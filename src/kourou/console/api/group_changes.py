@@ -86,7 +86,7 @@ async def _create(call: Call[NoQuery, NewGroup]) -> Plan:
     if problem := group_problem(body.group):
         raise bad_input("group", problem)
     masters = await chosen_masters(call.admin, body.clusters, body.brokers)
-    there = (await call.context.view.groups(is_new=True)).data.get(body.group, {})
+    there = (await call.view.groups(is_new=True)).data.get(body.group, {})
     if taken := [master for master in masters if master.broker_name in there]:
         raise ApiError(
             HTTPStatus.CONFLICT,
@@ -115,7 +115,7 @@ async def _create(call: Call[NoQuery, NewGroup]) -> Plan:
 
 async def _change(call: Call[NoQuery, GroupChange]) -> Plan:
     group, body = call.path["group"], call.body
-    configs, problems = await group_settings(call.context.view, group, is_new=True)
+    configs, problems = await group_settings(call.view, group, is_new=True)
     names = body.brokers or sorted(configs)
     for name in names:
         if name not in configs:
@@ -134,7 +134,7 @@ async def _change(call: Call[NoQuery, GroupChange]) -> Plan:
     if not changes:
         raise bad_input("body", f"group {group} has these settings already on {', '.join(names)}")
     warnings = list(problems)
-    members = (await call.context.view.members(group)).count
+    members = (await call.view.members(group)).count
     if body.consume_enable is False and members:
         warnings.append(
             f"{group} has {counted(members, 'member')} online; messages are no longer delivered to the group"
@@ -221,7 +221,7 @@ class DeletedLag(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _delete(call: Call[NoQuery, GroupDeletionScope]) -> Plan:
-    group, body, view = call.path["group"], call.body, call.context.view
+    group, body, view = call.path["group"], call.body, call.view
     if is_system_group(group):
         raise bad_input("group", f"{group} belongs to the brokers and cannot be deleted")
     configs, problems = await group_settings(view, group, is_new=True)
@@ -270,7 +270,7 @@ async def _delete(call: Call[NoQuery, GroupDeletionScope]) -> Plan:
 
 async def _own_topics(call: Call[Any, Any], group: str) -> list[str]:
     """The retry and dead-letter topics of a group that exist."""
-    known = (await call.context.view.topics(is_new=True)).data
+    known = (await call.view.topics(is_new=True)).data
     return [topic for topic in (retry_topic(group), dlq_topic(group)) if topic in known]
 
 

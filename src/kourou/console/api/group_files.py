@@ -49,7 +49,7 @@ class GroupImport(ImportPlaces, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 async def _export(call: Call[NoQuery, NoBody], request: Request) -> Response:
-    reading = await call.context.view.groups(is_new=True)
+    reading = await call.view.groups(is_new=True)
     entries = [
         GroupEntry.of(config, brokers)
         for group, configs in sorted(reading.data.items())
@@ -68,7 +68,7 @@ async def _import(call: Call[NoQuery, GroupImport]) -> Plan:
         create_one=lambda address, config: update_group(admin, [address], config),
     )
     entries = [NewSettings(entry.group_name, entry.config(), entry.brokers) for entry in call.body.groups]
-    return await groups.plan(call, entries, (await call.context.view.groups(is_new=True)).data)
+    return await groups.plan(call, entries, (await call.view.groups(is_new=True)).data)
 
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = file_endpoints("group", GroupEntry, GroupImport, _export, _import)

@@ -101,7 +101,7 @@ async def _reset(call: Call[NoQuery, OffsetReset]) -> Plan:
 
 async def _check_groups(call: Call[Any, Any], groups: Sequence[str]) -> None:
     """ApiError 404 for a group that no broker knows: a reset would create it."""
-    known = (await call.context.view.groups(is_new=True)).data
+    known = (await call.view.groups(is_new=True)).data
     for group in groups:
         if group not in known:
             hint = suggestion(group, known).removeprefix("; ")
@@ -137,7 +137,7 @@ async def _warnings(call: Call[Any, Any], by_group: dict[str, MovePlan]) -> list
         for plan in by_group.values()
         for outcome in plan.silent
     }
-    members = await asyncio.gather(*map(call.context.view.members, by_group))
+    members = await asyncio.gather(*map(call.view.members, by_group))
     online = [
         f"{group} has {counted(found.count, 'member')} online; consumption continues at the new offsets"
         for group, found in zip(by_group, members, strict=True)

@@ -87,7 +87,7 @@ _COLUMNS: Final[dict[str, Callable[[GroupRow], Any]]] = {
 
 
 async def _groups(call: Call[GroupsQuery, NoBody]) -> Page[GroupRow]:
-    view, query = call.context.view, call.query
+    view, query = call.view, call.query
     kinds = {word for word in query.kinds.split(",") if word}
     for kind in sorted(kinds - set(GroupKind)):
         raise bad_input("kinds", f"no kind {kind!r}; there are: {', '.join(GroupKind)}")
@@ -209,7 +209,7 @@ class GroupPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _group(call: Call[NoQuery, NoBody]) -> GroupPage:
-    group, view = call.path["group"], call.context.view
+    group, view = call.path["group"], call.view
     lags, rates, masters, members, topics, queues = await asyncio.gather(
         view.lag_table(),
         view.rates(),

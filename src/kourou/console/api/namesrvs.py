@@ -45,7 +45,7 @@ class Namesrvs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _list(call: Call[NoQuery, NoBody]) -> Namesrvs:
-    items = await call.context.view.shared("namesrvs", lambda: _items(call.admin))
+    items = await call.view.shared("namesrvs", lambda: _items(call.admin))
     return Namesrvs(
         items=items,
         differences=_differences([item for item in items if not item.problem]),

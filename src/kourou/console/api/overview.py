@@ -50,7 +50,8 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     """The busiest."""
     top_groups: list[GroupRow]
     """Those with the largest lag."""
-    history: Series
+    history: Series | None
+    """None if the visitor's account may not see it, or nothing is sampled."""
     findings: FindingCounts | None
     """Of the last examination by doctor; None if there was none."""
     as_of: int
@@ -59,7 +60,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _overview(call: Call[OverviewQuery, NoBody]) -> Overview:
-    view, history = call.context.view, call.context.history
+    view, history = call.view, call.context.history_for(call.visitor)
     reading = await view.brokers()
     brokers = await broker_items(call)
     activity = await view.activity()
@@ -79,13 +80,16 @@ async def _overview(call: Call[OverviewQuery, NoBody]) -> Overview:
         lag=sum(group.lag for group in activity.data.groups),
         disk_ratio=max((broker.disk_ratio for broker in brokers), default=0.0),
     )
+    series = None
+    if history is not None:
+        series = history.last_hour() if call.query.range == "1h" else history.last_day()
     return Overview(
         totals=totals,
         brokers=brokers,
         top_topics=activity.data.topics[:_TOP],
         top_groups=sorted(activity.data.groups, key=lambda group: (-group.lag, group.group))[:_TOP],
-        history=history.last_hour() if call.query.range == "1h" else history.last_day(),
-        findings=call.context.doctor.counts(),
+        history=series,
+        findings=call.session.doctor.counts(),
         as_of=reading.as_of,
         problems=list(dict.fromkeys([*reading.problems, *activity.problems, *groups.problems])),
         commands=[command_line(call.admin.namesrvs, command) for command in ("clusterList", "top")],

@@ -43,12 +43,12 @@ class Waiting(msgspec.Struct, Generic[BrokerT], frozen=True, kw_only=True):
 
 
 async def _delays(call: Call[NoQuery, NoBody]) -> Waiting[BrokerDelays]:
-    reading = await call.context.view.delays()
+    reading = await call.view.delays()
     return Waiting.of(call, reading, RMQ_SYS_SCHEDULE_TOPIC, TIMER_TOPIC)
 
 
 async def _half_messages(call: Call[NoQuery, NoBody]) -> Waiting[BrokerHalfMessages]:
-    reading = await call.context.view.half_messages()
+    reading = await call.view.half_messages()
     return Waiting.of(call, reading, RMQ_SYS_TRANS_HALF_TOPIC, RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC)
 
 

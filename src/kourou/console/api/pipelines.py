@@ -12,7 +12,7 @@ from kourou.protocol.pipeline_status import PIPELINES_TOPIC
 
 
 async def _pipelines(call: Call[NoQuery, NoBody]) -> Page[PipelineItem]:
-    items = await call.context.view.shared("pipelines", lambda: pipelines(call.admin))
+    items = await call.view.shared("pipelines", lambda: pipelines(call.admin))
     commands = [command_line(call.admin.namesrvs, "printMsg", "-t", PIPELINES_TOPIC)]
     return Page(items=items, total=len(items), commands=commands)
 

@@ -36,7 +36,7 @@ _COLUMNS: Final[dict[str, Callable[[ProducerRow], Any]]] = {
 
 
 async def _producers(call: Call[PageQuery, NoBody]) -> Page[ProducerRow]:
-    reading = await call.context.view.producers()
+    reading = await call.view.producers()
     rows: dict[tuple[str, str], ProducerRow] = {}
     for broker_name, table in sorted(reading.data.items()):
         for group, clients in sorted(table.items()):

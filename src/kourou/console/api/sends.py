@@ -58,7 +58,7 @@ async def _send(call: Call[NoQuery, NewMessage]) -> Plan:
     topic, body = call.path["topic"], call.body
     if problem := send_topic_problem(topic):
         raise bad_input("topic", problem)
-    configs, _ = await topic_settings(call.context.view, topic)
+    configs, _ = await topic_settings(call.view, topic)
     kind = topic_kind(topic, configs.values(), own_topics(await call.admin.masters()))
     message = _message(topic, body)
     _check_body(message)

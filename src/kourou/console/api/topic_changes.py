@@ -113,7 +113,7 @@ async def _create(call: Call[NoQuery, NewTopic]) -> Plan:
 
 async def _copy(call: Call[NoQuery, TopicCopy]) -> Plan:
     topic, body = call.path["topic"], call.body
-    configs, _ = await topic_settings(call.context.view, topic)
+    configs, _ = await topic_settings(call.view, topic)
     source = body.source or min(configs)
     if source not in configs:
         raise bad_input(
@@ -132,7 +132,7 @@ async def _creation(
     if problem := topic_problem(topic):
         raise bad_input("topic", problem)
     masters = await chosen_masters(call.admin, clusters, brokers)
-    there = (await call.context.view.topics(is_new=True)).data.get(topic, {})
+    there = (await call.view.topics(is_new=True)).data.get(topic, {})
     if taken := [master for master in masters if master.broker_name in there]:
         raise ApiError(
             HTTPStatus.CONFLICT,
@@ -267,8 +267,8 @@ async def _change(call: Call[NoQuery, TopicChange]) -> Plan:
 
 async def _current_settings(call: Call[Any, Any], topic: str) -> tuple[dict[str, TopicConfig], list[str]]:
     """Read now, not from the cache: a plan is compared with the state of the cluster."""
-    await call.context.view.topics(is_new=True)
-    return await topic_settings(call.context.view, topic)
+    await call.view.topics(is_new=True)
+    return await topic_settings(call.view, topic)
 
 
 def _changed(old: TopicConfig, body: TopicChange) -> tuple[TopicConfig, list[str]]:
@@ -352,9 +352,9 @@ async def _delete(call: Call[NoQuery, TopicDeletionScope]) -> Plan:
 
 
 async def _uses(call: Call[Any, Any], topic: str) -> list[GroupUse]:
-    lags = (await call.context.view.lag_table()).data
+    lags = (await call.view.lag_table()).data
     groups = lags.groups_of.get(topic, [])
-    members = await asyncio.gather(*(call.context.view.members(group) for group in groups))
+    members = await asyncio.gather(*(call.view.members(group) for group in groups))
     return [
         GroupUse(
             group=group,

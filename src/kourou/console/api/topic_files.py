@@ -70,7 +70,7 @@ class TopicImport(ImportPlaces, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 async def _export(call: Call[NoQuery, NoBody], request: Request) -> Response:
-    reading = await call.context.view.topics(is_new=True)
+    reading = await call.view.topics(is_new=True)
     own = own_topics(await call.admin.masters())
     entries = [
         TopicEntry.of(config, brokers)
@@ -90,7 +90,7 @@ async def _import(call: Call[NoQuery, TopicImport]) -> Plan:
         create_one=lambda address, config: create_topic(admin, address, config),
     )
     entries = [NewSettings(entry.topic_name, entry.config(), entry.brokers) for entry in call.body.topics]
-    return await topics.plan(call, entries, (await call.context.view.topics(is_new=True)).data)
+    return await topics.plan(call, entries, (await call.view.topics(is_new=True)).data)
 
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = file_endpoints("topic", TopicEntry, TopicImport, _export, _import)

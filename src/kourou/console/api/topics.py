@@ -68,7 +68,7 @@ _COLUMNS: Final[dict[str, Callable[[TopicRow], Any]]] = {
 
 
 async def _topics(call: Call[TopicsQuery, NoBody]) -> Page[TopicRow]:
-    view, query = call.context.view, call.query
+    view, query = call.view, call.query
     kinds = _kinds(query.kinds)
     topics, lags, rates, brokers = await asyncio.gather(
         view.topics(), view.lag_table(), view.rates(), view.brokers()
@@ -180,7 +180,7 @@ class TopicView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _topic(call: Call[NoQuery, NoBody]) -> TopicView:
-    topic, view, admin = call.path["topic"], call.context.view, call.admin
+    topic, view, admin = call.path["topic"], call.view, call.admin
     configs, problems = await topic_settings(view, topic)
     masters, lags, route, status, online = await asyncio.gather(
         admin.masters(),

@@ -1,7 +1,7 @@
 """Access: who sends a request, by session cookie or by HTTP basic authentication.
 
-Without a users file everyone who reaches the console is an administrator; it listens on a loopback address
-then. Sessions are kept in memory: a restart logs everyone out.
+Without logins everyone who reaches the console is an administrator; it listens on a loopback address then.
+Sessions, and the keys of accounts with them, are kept in memory only: a restart logs everyone out.
 
 Scripts and Prometheus use basic authentication. Browsers use a session: the cookie is HttpOnly and
 SameSite=Strict, and a change must carry the session's CSRF token.
@@ -14,17 +14,21 @@ import base64
 import binascii
 import hashlib
 import hmac
+import math
 import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Final
+from typing import Final, TypeVar
 
+from kourou.client.core.credentials import Credentials
 from kourou.console.api_errors import ApiError
 from kourou.console.endpoints import Role
-from kourou.console.security.users import NO_USER, UsersFile, is_password
+from kourou.console.security.logins import Login, Logins
+
+_KeyT = TypeVar("_KeyT", str, bytes)
 
 SESSION_COOKIE: Final = "kourou_session"
 SESSION_IDLE_S: Final = 8 * 3600
@@ -35,8 +39,8 @@ _MAX_FAILURES: Final = 10
 _MAX_ADDRESS_FAILURES: Final = 100
 _FAILURE_WINDOW_S: Final = 60.0
 _MAX_TRACKED: Final = 10_000
-# A verified basic authentication is not hashed again for this time.
-_BASIC_KEEP_S: Final = 60.0
+# A verified basic authentication that is used is not verified again; one that is not used is forgotten.
+_BASIC_KEEP_S: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,49 +53,49 @@ class Visitor:
     address: str
     csrf_token: str | None
     """What a change must carry; None if none is needed: no browser sends this authentication by itself."""
+    credentials: Credentials | None = None
+    """Of an account of the cluster: signs this visitor's requests to it."""
 
 
 @dataclass(slots=True)
 class _Session:
-    user: str
-    password_hash: str
-    """At the login: a changed password ends the session."""
-    csrf_token: str
+    login: Login
+    renewed_s: float
     seen_s: float
+    csrf_token: str = ""
 
 
 class Access:
-    """Users and their sessions. `users` is None if there is no login."""
+    """Logins and sessions. `logins` is None if there is no login."""
 
-    def __init__(self, users: UsersFile | None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._users = users
+    def __init__(self, logins: Logins | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._logins = logins
         self._clock = clock
         self._open_token = secrets.token_urlsafe(24)
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
         self._failures: OrderedDict[str, list[float]] = OrderedDict()
-        self._basic: OrderedDict[bytes, tuple[float, str, str]] = OrderedDict()
-        # Each hash takes 16 MiB: few at a time.
-        self._hashing = asyncio.Semaphore(2)
+        self._basic: OrderedDict[bytes, _Session] = OrderedDict()
+        self._checking = asyncio.Semaphore(logins.at_once if logins else 1)
 
     @property
     def is_login_required(self) -> bool:
         """Whether there are users."""
-        return self._users is not None
+        return self._logins is not None
 
     async def visitor(self, *, cookie: str | None, authorization: str | None, address: str) -> Visitor:
         """The sender of a request; one with `Role.NONE` is not logged in."""
-        if self._users is None:
+        if self._logins is None:
             return Visitor("", Role.ADMINISTRATOR, address, self._open_token)
         if authorization is not None and authorization[:6].lower() == "basic ":
             return await self._by_password(authorization[6:], address)
-        return self._by_session(cookie, address)
+        return await self._by_session(cookie, address)
 
     async def log_in(self, user: str, password: str, address: str) -> str:
         """Open a session and return the value of its cookie. ApiError 401 or 429."""
-        await self._check_password(user, password, address)
+        login = await self._check_password(user, password, address)
         token = secrets.token_urlsafe(32)
-        csrf_token = secrets.token_urlsafe(24)
-        self._sessions[_key(token)] = _Session(user, self._stored(user), csrf_token, self._clock())
+        now = self._clock()
+        self._sessions[_key(token)] = _Session(login, now, now, secrets.token_urlsafe(24))
         while len(self._sessions) > _MAX_SESSIONS:
             self._sessions.popitem(last=False)
         return token
@@ -101,28 +105,27 @@ class Access:
         if cookie is not None:
             self._sessions.pop(_key(cookie), None)
 
-    # -- session ---------------------------------------------------------------------------------
+    def drop_expired(self) -> None:
+        """Forget sessions without requests for a long time, and the keys in them."""
+        self._drop(self._sessions, SESSION_IDLE_S)
+        self._drop(self._basic, _BASIC_KEEP_S)
 
-    def _by_session(self, cookie: str | None, address: str) -> Visitor:
-        session = self._sessions.get(_key(cookie)) if cookie else None
-        now = self._clock()
-        if cookie is None or session is None or now - session.seen_s > SESSION_IDLE_S:
-            self.log_out(cookie)
+    def credentials(self) -> list[Credentials]:
+        """The keys of all accounts that are logged in."""
+        sessions = (*self._sessions.values(), *self._basic.values())
+        return [one.login.credentials for one in sessions if one.login.credentials is not None]
+
+    def _drop(self, sessions: OrderedDict[_KeyT, _Session], idle_s: float) -> None:
+        since = self._clock() - idle_s
+        for key in [key for key, session in sessions.items() if session.seen_s < since]:
+            del sessions[key]
+
+    # -- sessions --------------------------------------------------------------------------------
+
+    async def _by_session(self, cookie: str | None, address: str) -> Visitor:
+        if cookie is None:
             return Visitor("", Role.NONE, address, None)
-        role = self._role(session.user)
-        if role is Role.NONE or session.password_hash != self._stored(session.user):
-            self.log_out(cookie)
-            return Visitor("", Role.NONE, address, None)
-        session.seen_s = now
-        self._sessions.move_to_end(_key(cookie))
-        return Visitor(session.user, role, address, session.csrf_token)
-
-    def _role(self, user: str) -> Role:
-        assert self._users is not None
-        found = self._users.users().get(user)
-        return found.role if found else Role.NONE
-
-    # -- passwords -------------------------------------------------------------------------------
+        return await self._in(self._sessions, _key(cookie), SESSION_IDLE_S, address)
 
     async def _by_password(self, encoded: str, address: str) -> Visitor:
         try:
@@ -130,22 +133,50 @@ class Access:
         except (binascii.Error, UnicodeDecodeError):
             return Visitor("", Role.NONE, address, None)
         known = hmac.digest(self._open_token.encode(), encoded.encode(), hashlib.sha256)
-        at_s, stored = self._basic.get(known, (0.0, "", ""))[::2]
-        if not (stored and self._clock() - at_s < _BASIC_KEEP_S and stored == self._stored(user)):
-            await self._check_password(user, password, address)
-            self._basic[known] = self._clock(), user, self._stored(user)
-            while len(self._basic) > _MAX_SESSIONS:
-                self._basic.popitem(last=False)
-        return Visitor(user, self._role(user), address, None)
+        visitor = await self._in(self._basic, known, _BASIC_KEEP_S, address)
+        if visitor.role is not Role.NONE:
+            return visitor
+        login = await self._check_password(user, password, address)
+        now = self._clock()
+        self._basic[known] = _Session(login, now, now)
+        while len(self._basic) > _MAX_SESSIONS:
+            self._basic.popitem(last=False)
+        return Visitor(login.user, login.role, address, None, login.credentials)
 
-    def _stored(self, user: str) -> str:
-        assert self._users is not None
-        found = self._users.users().get(user)
-        return found.password_hash if found else ""
+    async def _in(
+        self, sessions: OrderedDict[_KeyT, _Session], key: _KeyT, idle_s: float, address: str
+    ) -> Visitor:
+        """The visitor of a session that has not expired, and whose login has not ended."""
+        session = sessions.get(key)
+        if session is None or self._clock() - session.seen_s > idle_s or not await self._renew(session):
+            sessions.pop(key, None)
+            return Visitor("", Role.NONE, address, None)
+        if key in sessions:  # no logout in the meantime
+            sessions.move_to_end(key)
+        session.seen_s = self._clock()
+        login = session.login
+        return Visitor(login.user, login.role, address, session.csrf_token or None, login.credentials)
 
-    async def _check_password(self, user: str, password: str, address: str) -> None:
+    async def _renew(self, session: _Session) -> bool:
+        """Whether its login holds; looks again if that is due."""
+        assert self._logins is not None
+        now = self._clock()
+        if now - session.renewed_s < self._logins.renew_s:
+            return True
+        session.renewed_s = now  # once for concurrent requests
+        login = await self._logins.renewed(session.login)
+        if login is None:
+            session.renewed_s = -math.inf  # the others, too, until it is gone
+            return False
+        session.login = login
+        return True
+
+    # -- passwords -------------------------------------------------------------------------------
+
+    async def _check_password(self, user: str, password: str, address: str) -> Login:
+        assert self._logins is not None
         limits = {f"{address} {user[:64]}": _MAX_FAILURES, address: _MAX_ADDRESS_FAILURES}
-        async with self._hashing:
+        async with self._checking:
             # Not before: attempts that wait here at the same time count, too.
             if any(self._failures_of(key) >= limit for key, limit in limits.items()):
                 raise ApiError(
@@ -154,11 +185,12 @@ class Access:
                     "too many failed logins",
                     f"try again in {_FAILURE_WINDOW_S:.0f} seconds",
                 )
-            is_right = await asyncio.to_thread(is_password, password, self._stored(user) or NO_USER)
-        if not (is_right and self._stored(user)):
+            login = await self._logins.check(user, password)
+        if login is None:
             for key in limits:
                 self._note_failure(key)
-            raise ApiError(HTTPStatus.UNAUTHORIZED, "wrong_password", "user or password is wrong")
+            raise ApiError(HTTPStatus.UNAUTHORIZED, "wrong_password", self._logins.wrong, self._logins.hint)
+        return login
 
     def _failures_of(self, key: str) -> int:
         since = self._clock() - _FAILURE_WINDOW_S
