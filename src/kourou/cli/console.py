@@ -51,6 +51,7 @@ def console_settings(
     host: str,
     port: int,
     users_file: Path | None = None,
+    accounts: bool = False,
     audit_file: Path | None = None,
     allowed_hosts: tuple[str, ...] = (),
     port_option: str = "--port",
@@ -63,7 +64,8 @@ def console_settings(
         host=host,
         port=port,
         port_option=port_option,
-        users_file=users_file or _existing_users(),
+        users_file=users_file or (None if accounts else _existing_users()),
+        accounts=accounts,
         allowed_hosts=allowed_hosts,
     )
     settings.check()
@@ -160,6 +162,7 @@ def console_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @TLS_OPTIONS[1]
 @click.option("--host", metavar="ADDR", default=LOOPBACK, help="Address to listen on.")
 @click.option("--port", metavar="PORT", default=str(DEFAULT_PORT), help="Port to listen on; 0 picks one.")
+@click.option("--accounts", is_flag=True, help="Log in with accounts of the cluster: access and secret key.")
 @console_options
 @click.option("--log-file", metavar="FILE", help="Log file; - logs to the terminal.")
 @click.pass_context
@@ -174,6 +177,7 @@ def console_app(ctx: click.Context, /, **values: Any) -> None:
             host=values.pop("host"),
             port=whole_number("--port", values.pop("port")),
             users_file=values.pop("users_file"),
+            accounts=values.pop("accounts"),
             audit_file=values.pop("audit_file"),
             allowed_hosts=values.pop("allowed_hosts"),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from kourou.console.security.logins import FileLogins, Logins
 from kourou.console.security.users import UsersFile
 from kourou.console.settings import ConsoleSettings
 from kourou.transport.http_server import HttpHandler
+
+_log = logging.getLogger(__name__)
 
 _SWEEP_S: Final = 30.0
 
@@ -92,9 +95,7 @@ async def console_context(
         parts.push_async_callback(scans.stop)
         changes = RunningChanges()
         parts.push_async_callback(changes.stop)
-        context = ConsoleContext(
-            settings, sessions, history, Access(logins), audit, scans, changes, metrics
-        )
+        context = ConsoleContext(settings, sessions, history, Access(logins), audit, scans, changes, metrics)
         parts.push_async_callback(_stop, asyncio.create_task(_sweep(context), name="console-logins"))
         yield context
 
@@ -106,6 +107,12 @@ def _logins(settings: ConsoleSettings, client: ClientOptions) -> Logins | None:
         return None
     users = UsersFile(settings.users_file)
     users.load()
+    if (own := client.get("credentials")) is not None:
+        _log.warning(
+            "the users of %s all act with the account %s; with --accounts each acts with an own one",
+            settings.users_file,
+            own.access_key,
+        )
     return FileLogins(users)
 
 

@@ -121,7 +121,9 @@ async def test_name_servers_that_go_away_in_the_middle_of_a_change(
     assert isinstance(endpoint, Change)
     body = topic_changes.NewTopic(topic="Orders", brokers=["broker-a"], order=True)
     visitor = Visitor("ada", Role.ADMINISTRATOR, "", None)
-    plan = await endpoint.planner(Call(console.context, visitor, console.context.sessions.own, {}, NoQuery(), body))
+    plan = await endpoint.planner(
+        Call(console.context, visitor, console.context.sessions.own, {}, NoQuery(), body)
+    )
     await running.namesrv.stop()
     created, ordered = (await plan.run()).outcomes
     assert created.is_done and created.target.startswith("broker-a")

@@ -5,7 +5,7 @@ import { Icon } from "./lib/icons.js";
 import { currentLanguage, languages, setLanguage, t } from "./lib/i18n.js";
 import { showShortcuts } from "./lib/keys.js";
 import { navigate } from "./lib/router.js";
-import { setSession } from "./lib/session.js";
+import { includesRole, setSession } from "./lib/session.js";
 import { nextTheme, useTheme } from "./lib/theme.js";
 import { toast } from "./lib/toast.js";
 import { MENU } from "./menu.js";
@@ -17,7 +17,7 @@ import { MENU } from "./menu.js";
  * @returns {boolean}
  */
 export function isOffered(item, session) {
-  return !item.role || item.role === session.role;
+  return !item.role || includesRole(session.role, item.role);
 }
 
 /** @param {{session: import("./lib/session.js").Session, active: string|null|undefined}} props */

@@ -1,8 +1,8 @@
 /** The pages: their paths, modules, places in the menu and keys. A page is js/pages/NAME.js. */
 
 /**
- * `key`: after g. `role`: not in the menu of others.
- * @type {{section: string, items: {page: string, path: string, key: string, role?: "administrator"}[]}[]}
+ * `key`: after g. `role`: not in the menu of those whose role does not include it.
+ * @type {{section: string, items: {page: string, path: string, key: string, role?: "operator"|"administrator"}[]}[]}
  */
 export const MENU = [
   {
@@ -29,7 +29,7 @@ export const MENU = [
   {
     section: "operations",
     items: [
-      { page: "access", path: "/access", key: "a", role: "administrator" },
+      { page: "access", path: "/access", key: "a", role: "operator" },
       { page: "pipelines", path: "/pipelines", key: "s" },
       { page: "audit", path: "/audit", key: "l", role: "administrator" },
     ],

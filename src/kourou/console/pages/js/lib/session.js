@@ -2,8 +2,8 @@
 import { useEffect, useState } from "./html.js";
 
 /**
- * @typedef {{user: string|null, role: "administrator"|"reader"|null, login_required: boolean,
- *   csrf_token: string|null, version: string, namesrvs: string[], clusters: string[], problem: string}} Session
+ * @typedef {{user: string|null, role: "administrator"|"operator"|"reader"|null, login_required: boolean,
+ *   by_accounts: boolean, csrf_token: string|null, version: string, namesrvs: string[], clusters: string[], problem: string}} Session
  */
 
 /** @type {Session|null} */
@@ -35,10 +35,23 @@ export function useSession() {
   return value;
 }
 
+const ROLES = ["reader", "operator", "administrator"];
+
 /**
- * Whether the user may change things; buttons for changes are left out otherwise.
+ * Whether a role includes another.
+ * @param {string|null|undefined} role
+ * @param {"reader"|"operator"|"administrator"} other
+ * @returns {boolean}
+ */
+export function includesRole(role, other) {
+  return ROLES.indexOf(role) >= ROLES.indexOf(other);
+}
+
+/**
+ * Whether the user may change things; buttons for changes are left out otherwise. What an account of the
+ * cluster may change, the brokers decide.
  * @returns {boolean}
  */
 export function useCanChange() {
-  return useSession()?.role === "administrator";
+  return includesRole(useSession()?.role, "operator");
 }

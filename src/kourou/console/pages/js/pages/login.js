@@ -1,11 +1,11 @@
-/** Login: name and password; then back to the page that asked for it. */
+/** Login: name and password, or access key and secret key; then back to the page that asked for it. */
 import { LanguageSwitch } from "../frame.js";
 import { html, useState } from "../lib/html.js";
 import { send } from "../lib/api.js";
 import { checkFields, Fields } from "../lib/form.js";
 import { t } from "../lib/i18n.js";
 import { navigate, useLocation, useQuery } from "../lib/router.js";
-import { setSession } from "../lib/session.js";
+import { setSession, useSession } from "../lib/session.js";
 import { ErrorBox } from "../lib/states.js";
 
 export default function LoginPage() {
@@ -15,9 +15,10 @@ export default function LoginPage() {
   const [messages, setMessages] = useState({});
   const [error, setError] = useState(null);
   const [isBusy, setBusy] = useState(false);
+  const byAccounts = useSession()?.by_accounts;
   const fields = [
-    { name: "user", label: t("login.user"), required: true },
-    { name: "password", label: t("login.password"), type: "password", required: true },
+    { name: "user", label: t(byAccounts ? "login.access_key" : "login.user"), required: true },
+    { name: "password", label: t(byAccounts ? "login.secret_key" : "login.password"), type: "password", required: true },
   ];
   const submit = async (event) => {
     event.preventDefault();
@@ -40,6 +41,7 @@ export default function LoginPage() {
     <form class="card login-card" noValidate onSubmit=${submit}>
       <img src="/static/favicon.svg" alt="" width="44" height="44" />
       <h1>${t("login.title")}</h1>
+      ${byAccounts && html`<p class="muted">${t("login.accounts_about")}</p>`}
       <${Fields} fields=${fields} values=${values} onChange=${setValues} messages=${messages} />
       ${error && html`<${ErrorBox} error=${error} />`}
       <button type="submit" class="is-primary" disabled=${isBusy}>${t("login.submit")}</button>

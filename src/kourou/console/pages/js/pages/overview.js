@@ -6,7 +6,7 @@ import { Commands } from "../lib/command.js";
 import { bytes, compact, duration, number, percent, rate } from "../lib/format.js";
 import { t, tn } from "../lib/i18n.js";
 import { pathOf } from "../lib/router.js";
-import { Card, Freshness, Loaded, PageHead, Tile } from "../lib/states.js";
+import { Card, Freshness, Loaded, Note, PageHead, Tile } from "../lib/states.js";
 import { Table } from "../lib/table.js";
 import { ArrayTable } from "../lib/table_data.js";
 import { TimeRange, useTimeRange } from "../lib/time_range.js";
@@ -27,7 +27,7 @@ export default function OverviewPage() {
     <//>
     <${Loaded} read=${read}>${(data) => html`
       <${Tiles} data=${data} />
-      <${Charts} history=${data.history} />
+      ${data.history ? html`<${Charts} history=${data.history} />` : html`<${Note}>${t("overview.no_history")}<//>`}
       <${Brokers} brokers=${data.brokers} />
       <div class="columns">
         <${TopTopics} rows=${data.top_topics} />
