@@ -47,7 +47,7 @@ def update_user(data: AuthData, name: str | None, info: UserInfo, *, by_super: b
 
 def delete_user(data: AuthData, name: str | None, *, by_super: bool) -> AuthData:
     """Delete a user with all policies; nothing happens if there is none."""
-    old = data.users.get(checked_name(name))
+    old = data.users.get(checked_name(name or " "))
     if old is not None and old.is_super and not by_super:
         refuse("The super user can only be update by super user")
     return data.without_user(name or "")

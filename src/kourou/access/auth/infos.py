@@ -39,8 +39,10 @@ def refuse(remark: str, code: ResponseCode = ResponseCode.NO_PERMISSION) -> NoRe
 
 def checked_name(name: str | None) -> str:
     """A user name; RequestError if it is blank, or cannot be written in a log."""
-    if name is None or not name.strip():
+    if not name:
         refuse("The username is blank", ResponseCode.INVALID_PARAMETER)
+    if not name.strip():
+        refuse("username can not be blank")
     if len(name) > MAX_NAME_CHARS or not name.isprintable():
         refuse(
             f"The username must have at most {MAX_NAME_CHARS} printable characters",
@@ -70,11 +72,9 @@ def changed_user(user: User, info: UserInfo) -> User:
 
 def checked_subject(subject: str | None) -> str:
     """The user of a subject."""
-    if not (subject or "").strip():
-        refuse("The subject is blank", ResponseCode.INVALID_PARAMETER)
     name = user_of_subject(subject)
     if name is None:
-        refuse("The subject type is null.")
+        refuse("The subject is null.")
     return checked_name(name)
 
 
@@ -84,12 +84,20 @@ def policy_type_of(text: str | None) -> PolicyType:
 
 
 def acl_of(subject: str | None, info: AclInfo) -> Acl:
-    """The policies that are described."""
-    acl = Acl(checked_subject(subject))
-    if not info.policies:
-        refuse("The policies is empty.")
+    """The policies that are described, of the subject in the description if it has one."""
+    name = user_of_subject(info.subject or subject)
+    if name is None:
+        refuse(
+            "An system error occurred, please try again later. The subject must be User:name",
+            ResponseCode.SYSTEM_ERROR,
+        )
+    if info.policies is None:
+        refuse("The body of acl is null", ResponseCode.SYSTEM_ERROR)
+    acl = Acl(checked_name(name))
     for policy in info.policies:
         acl = merged(acl, policy_type_of(policy.policy_type), _entries(policy))
+    if acl.is_empty:
+        refuse("The policies is empty.")
     return acl
 
 
@@ -110,9 +118,7 @@ def resource_of(text: str | None) -> ResourcePattern:
 
 
 def _entries(policy: PolicyInfo) -> tuple[Entry, ...]:
-    if not policy.entries:
-        refuse("The policy entries is empty.")
-    return tuple(map(_entry, policy.entries))
+    return tuple(map(_entry, policy.entries or ()))
 
 
 def _entry(info: PolicyEntryInfo) -> Entry:

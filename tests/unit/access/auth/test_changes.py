@@ -48,7 +48,8 @@ class TestUsers:
     @pytest.mark.parametrize(
         ("name", "info", "code", "words"),
         [
-            (" ", UserInfo(password="p"), 29, "The username is blank"),
+            ("", UserInfo(password="p"), 29, "The username is blank"),
+            (" ", UserInfo(password="p"), 16, "username can not be blank"),
             ("a\nb", UserInfo(password="p"), 29, "printable"),
             ("bob", UserInfo(password=" "), 16, "password can not be blank"),
             ("alice", UserInfo(password="p"), 16, "The user is existed"),
@@ -128,10 +129,10 @@ class TestAcls:
         ("subject", "info", "words"),
         [
             ("User:bob", acl_info(entry("*", "All")), "The subject of User:bob is not exist."),
-            ("Role:bob", acl_info(entry("*", "All")), "The subject type is null."),
-            (" ", acl_info(entry("*", "All")), "The subject is blank"),
-            ("User:alice", AclInfo(), "The policies is empty."),
-            ("User:alice", AclInfo(policies=[PolicyInfo()]), "The policy entries is empty."),
+            ("Role:bob", acl_info(entry("*", "All")), "An system error occurred.*must be User:name"),
+            (" ", acl_info(entry("*", "All")), "An system error occurred"),
+            ("User:alice", AclInfo(), "The body of acl is null"),
+            ("User:alice", AclInfo(policies=[PolicyInfo()]), "The policies is empty."),
             ("User:alice", acl_info(entry("*", "All"), policy_type="x"), "The policyType is illegal.*"),
         ],
     )
