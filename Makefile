@@ -16,7 +16,7 @@ help:            ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | sort
 
 # The kernel is compiled again when its source changes, and left out where there is no C compiler.
-$(READY): pyproject.toml constraints.txt setup.py src/kourou/store/_kernel.c src/kourou/store/_layout.h
+$(READY): pyproject.toml constraints.txt setup.py src/kourou/store/_kernel.c src/kourou/store/_layout.h src/kourou/store/_sha1.h
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Kourou needs Python 3.11 or newer; $(PYTHON) is older. Try: make PYTHON=/path/to/python3.11"; exit 1; }
 	@echo "setting up $(VENV), which takes a minute the first time"

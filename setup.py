@@ -24,7 +24,7 @@ CHOICE = os.environ.get(VARIABLE, "")
 KERNEL = Extension(
     "kourou.store._kernel",
     ["src/kourou/store/_kernel.c"],
-    depends=["src/kourou/store/_layout.h"],
+    depends=["src/kourou/store/_layout.h", "src/kourou/store/_sha1.h"],
     extra_compile_args=["-std=c11", "-O2"],
     # One binary for all versions from 3.11 on; the source says so too.
     py_limited_api=True,

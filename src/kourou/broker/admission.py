@@ -1,7 +1,8 @@
 """Admission: the one gate of a broker, consulted on every way that a request can take.
 
     the dispatcher         runs the request checks before any processor (transport/dispatcher.py)
-    the fast path          is closed while a check has to see each send (send/fast_send_path.py)
+    the fast path          is closed while a check has to see each send (send/fast_send_path.py), unless the
+                           compiled kernel decides in its place (send/signed_sends.py)
     remembered decisions   hold for one `ruling` (send and pull targets); the compiled kernel compares it too
     parked requests        are checked again when they continue under another ruling (held and cold pulls)
 
@@ -38,6 +39,7 @@ from kourou.store.log.put_status import PutStatus
 
 if TYPE_CHECKING:
     from kourou.broker.hooks import SendContext
+    from kourou.broker.send.signed_sends import SignedSends
     from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
     from kourou.broker.tables.topics import TopicConfigManager
     from kourou.config.broker import BrokerConfig
@@ -60,15 +62,20 @@ class RequestCheck:
 
     check: Callable[[Request], None]
     codes: frozenset[int] | None = None
+    fast_sends: SignedSends | None = None
+    """The sends that it would accept, as the compiled kernel can tell: it need not see those. None: it has to
+    see all sends."""
 
     def __call__(self, request: Request) -> None:
         """Check the request if it is of these codes."""
         if self.codes is None or request.code in self.codes:
             self.check(request)
+            if self.fast_sends is not None and request.code in _FAST_PATH_CODES:
+                self.fast_sends.learn(request)
 
     @property
-    def closes_fast_path(self) -> bool:
-        """Whether it has to see each send."""
+    def sees_sends(self) -> bool:
+        """Whether it sees sends, all or those that are not `fast_sends`."""
         return self.codes is None or not _FAST_PATH_CODES.isdisjoint(self.codes)
 
 
@@ -147,6 +154,8 @@ class Admission:
         self._before_send = before_send
         self._message_checks: list[MessageCheck] = []
         self._is_fast_path_closed = False
+        # What the fast path must verify; None: nothing. Asked for each read, so an attribute.
+        self.signed_sends: SignedSends | None = None
         # A reply is handed over, stored or not.
         self._replica_check = MessageCheck(
             self._check_replicas, lambda topic: not topic.endswith(REPLY_TOPIC_POSTFIX)
@@ -182,9 +191,14 @@ class Admission:
         self.ruling = Ruling()
 
     def _checks_changed(self) -> None:
-        self._is_fast_path_closed = any(check.closes_fast_path for check in self.request_checks) or any(
-            check.topics is None for check in self._message_checks
+        verifiers = {check.fast_sends for check in self.request_checks if check.sees_sends}
+        # The kernel verifies for one of them.
+        self._is_fast_path_closed = (
+            None in verifiers
+            or len(verifiers) > 1
+            or any(check.topics is None for check in self._message_checks)
         )
+        self.signed_sends = next(iter(verifiers), None)
         self.invalidate()
 
     def check_parked(self, request: Request, ruling: Ruling | None) -> None:

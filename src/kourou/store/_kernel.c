@@ -9,6 +9,7 @@
    read_records   records of a log, as a slave gets them: units and index entries
    units_fit      whether units of a queue match their records
    checksum       CRC of a body, as records store it
+   signing_state, signatures   HMAC-SHA1, as requests are signed (_sha1.h)
 
    Anything out of the ordinary is left to the slow path, from that send on. So nothing here reports what is
    wrong with a request, and no object of the caller is modified. Everything a peer has sent is read within its
@@ -26,6 +27,7 @@
 #include <string.h>
 
 #include "_layout.h"
+#include "_sha1.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
@@ -35,7 +37,7 @@
 #define CAN_FOLD 0
 #endif
 
-#define INTERFACE 11
+#define INTERFACE 12
 
 enum { JSON = SERIALIZE_JSON, BINARY = SERIALIZE_ROCKETMQ, ONEWAY = 2 };
 enum { HOST_DIGITS = 16, OFFSET_DIGITS = 16, ID_BYTES = HOST_DIGITS + OFFSET_DIGITS + 1 };
@@ -492,7 +494,19 @@ static Py_ssize_t unescape(const struct value *value, char *out)
 
 /* -- the head of a send ------------------------------------------------------------------------------- */
 
+/* The fields of a send, in the order of their names: in that order their values are signed. */
+enum { MAX_SIGNED_FIELDS = 32 };
+struct field {
+    struct span name;
+    struct value value;
+};
+struct fields {
+    int count;
+    struct field all[MAX_SIGNED_FIELDS];
+};
+
 struct send {
+    struct fields *fields; /* to be kept; NULL: nothing is signed */
     int64_t opaque, flag, queue_id, sys_flag, born_timestamp, message_flag, reconsume_times;
     struct span topic;
     struct value properties;
@@ -538,10 +552,35 @@ static int read_field(char letter, const struct value *value, struct send *send)
     }
 }
 
+/* Less than 0, 0 or more: names of fields are ASCII, and Java compares them so. */
+static int compare_names(struct span one, struct span other)
+{
+    int order = memcmp(one.at, other.at, (size_t)(one.size < other.size ? one.size : other.size));
+    return order ? order : (one.size > other.size) - (one.size < other.size);
+}
+
+/* Keep a field, in order; false for a second one of that name, and for too many. */
+static int keep_field(struct span name, const struct value *value, struct fields *fields)
+{
+    int at = fields->count, order = 1;
+    if (at == MAX_SIGNED_FIELDS)
+        return 0;
+    while (at > 0 && (order = compare_names(fields->all[at - 1].name, name)) > 0)
+        at--;
+    if (at > 0 && order == 0)
+        return 0;
+    memmove(&fields->all[at + 1], &fields->all[at], (size_t)(fields->count - at) * sizeof fields->all[0]);
+    fields->all[at] = (struct field){name, *value};
+    fields->count++;
+    return 1;
+}
+
 /* A duplicate field is not accepted: the slow path decides which one counts. */
 static int set_field(struct span name, const struct value *value, struct send *send)
 {
     char letter = name.size == 1 ? *name.at : 0;
+    if (send->fields != NULL && !keep_field(name, value, send->fields))
+        return 0;
     if (letter == 0 && is_text(name, SEQUENCED_FIELD)) {
         int is_first = !(send->seen & SEEN_SEQUENCED);
         send->seen |= SEEN_SEQUENCED;
@@ -560,7 +599,7 @@ static int set_field(struct span name, const struct value *value, struct send *s
 static int read_fields(struct cursor *c, struct send *send)
 {
     struct value key, value;
-    if (send->seen || !accept(c, '{'))
+    if (send->seen || (send->fields != NULL && send->fields->count) || !accept(c, '{'))
         return 0; /* the slow path decides which of two counts */
     do {
         if (!read_string(c, &key) || !is_plain_text(&key) || !accept(c, ':') || !read_value(c, &value))
@@ -571,12 +610,11 @@ static int read_fields(struct cursor *c, struct send *send)
     return accept(c, '}');
 }
 
-static int read_send(struct span header, struct send *send)
+static int read_json_send(struct span header, struct send *send)
 {
     struct cursor c = {header.at, header.at + header.size};
     struct value key, value;
     int64_t code = 0, version;
-    memset(send, 0, sizeof *send);
     if (!accept(&c, '{'))
         return 0;
     do {
@@ -633,7 +671,6 @@ static int read_binary_send(struct span header, struct send *send)
 {
     const char *head = header.at;
     struct value name, value;
-    memset(send, 0, sizeof *send);
     if (header.size < BINARY_COMMAND_BYTES)
         return 0;
     struct span rest = {header.at + BINARY_COMMAND_BYTES, header.size - BINARY_COMMAND_BYTES};
@@ -650,6 +687,18 @@ static int read_binary_send(struct span header, struct send *send)
             return 0;
     }
     return (send->seen & SEND_NEEDED) == SEND_NEEDED;
+}
+
+/* Read the head of a send, and keep its fields unless `fields` is NULL; false if it needs the slow path. */
+static int read_send(const struct frame *frame, struct send *send, struct fields *fields)
+{
+    memset(send, 0, sizeof *send);
+    send->fields = fields;
+    if (fields != NULL)
+        fields->count = 0;
+    return frame->type == BINARY ? read_binary_send(frame->header, send)
+           : frame->type == JSON ? read_json_send(frame->header, send)
+                                 : 0;
 }
 
 /* -- properties ---------------------------------------------------------------------------------------- */
@@ -815,8 +864,29 @@ struct queue {
     char identity[MAX_IDENTITY_BYTES];
 };
 
+/* Sends whose signatures were verified together, before the first of them is encoded: hashes of several texts cost
+   little more than one. The place behind the last is that of the next frame to be read. */
+struct verified {
+    struct send send;
+    const char *header; /* where its frame has it */
+    int is_valid;       /* signed, by an account that may send to the topic */
+};
+struct ahead {
+    Py_ssize_t group, piece;
+    PyObject *pieces; /* of the group; NULL before the first */
+    struct span rest; /* of the piece */
+    int next, count;
+    struct verified all[SHA1_LANES];
+    struct buf texts[SHA1_LANES];
+    struct fields fields;
+    /* the account of the last send: usually that of the next one, too */
+    struct span access_key, topic;
+    struct signing_state key;
+};
+
 struct run {
     /* input */
+    PyObject *groups, *accounts; /* accounts: NULL where sends need no signature */
     PyObject *new_queue, *targets, *configs, *broker_config, *topics, *slots, *blocks;
     uint64_t number; /* of the run, as windows note it */
     struct span own, store_host, born_host;
@@ -839,6 +909,7 @@ struct run {
        were before; whether a record that was read has a sequence */
     struct buf sequences, undo;
     int has_sequences;
+    struct ahead ahead;
     struct names slow_path_names; /* this and what follows: valid as far as the counts say */
     struct queue queues[MAX_QUEUES];
 };
@@ -1503,58 +1574,7 @@ static int encode_batch(struct run *run, struct queue *queue, struct send *send,
     return is_encoded;
 }
 
-/* -- all sends ------------------------------------------------------------------------------------------ */
-
-/* Read the properties of a send into `text`: their length, -1 if they need the slow path, -2 with an error set. */
-static Py_ssize_t read_text(struct run *run, const struct value *properties)
-{
-    char *text = reserve_fresh(&run->text, (size_t)properties->span.size + 1);
-    if (text == NULL)
-        return -2;
-    Py_ssize_t length = unescape(properties, text);
-    if (length < 0)
-        return -1;
-    int is_valid = properties->is_ascii ? 1 : is_utf8((struct span){text, length});
-    if (is_valid <= 0)
-        return is_valid - 1;
-    if (length > 0 && text[length - 1] != PROPERTY_SEPARATOR)
-        text[length++] = PROPERTY_SEPARATOR;
-    return length;
-}
-
-/* One send: 1 if it is encoded, 0 if it needs the slow path, -1 with an error set. */
-static int encode_send(struct run *run, const struct frame *frame)
-{
-    struct send send;
-    struct properties found;
-    int is_read = frame->type == BINARY ? read_binary_send(frame->header, &send)
-                  : frame->type == JSON ? read_send(frame->header, &send)
-                                        : 0;
-    if (!is_read)
-        return 0;
-    int is_known = find_topic(run, send.topic);
-    if (is_known <= 0)
-        return is_known;
-    if (send.queue_id >= run->queue_nums)
-        return 0;
-    Py_ssize_t length = read_text(run, &send.properties);
-    if (length < 0)
-        return (int)length + 1;
-    if (length + run->own.size > MAX_PROPERTIES_BYTES
-        || !read_properties((struct span){run->text.at, length}, run->own, &run->slow_path_names, &found)
-        || (send.is_batch && found.sequence.size))
-        return PyErr_Occurred() ? -1 : 0;
-    struct queue *queue = find_queue(run, send.queue_id);
-    if (queue == NULL)
-        return PyErr_Occurred() ? -1 : 0;
-    int64_t queue_offset = queue->next;
-    run->phy_offsets.size = 0;
-    int is_encoded = send.is_batch ? encode_batch(run, queue, &send, frame->body)
-                                 : encode_one(run, queue, &send, &found, frame->body);
-    if (is_encoded <= 0 || send.flag == ONEWAY)
-        return is_encoded;
-    return add_response(run, frame->type, &send, found.uniq_key, queue_offset) ? 1 : -1;
-}
+/* -- what connections have sent -------------------------------------------------------------------------- */
 
 /* The end of the encoded sends: the number of complete groups, of complete pieces of the next group, and the position
    in the next piece. */
@@ -1595,6 +1615,222 @@ wrong:
     if (!PyErr_Occurred())
         PyErr_SetString(PyExc_ValueError, "a group must be (pieces, host), with an IPv4 host");
     return 0;
+}
+
+/* -- signed sends ------------------------------------------------------------------------------------------ */
+
+/* Sends are verified up to so many bytes ahead of the one that is encoded. */
+enum { MAX_AHEAD_BYTES = 256 * 1024, ACCOUNT_PARTS = 3 };
+
+/* Whether an account that signs with this key is known under the current ruling, and may send to the topic: 1, 0, or
+   -1 with an error set. The signing state of its key is kept. */
+static int find_account(struct run *run, struct span access_key, struct span topic)
+{
+    struct ahead *ahead = &run->ahead;
+    if (ahead->topic.size > 0 && compare_names(ahead->access_key, access_key) == 0
+        && compare_names(ahead->topic, topic) == 0)
+        return 1;
+    PyObject *name = PyUnicode_DecodeASCII(access_key.at, access_key.size, NULL);
+    PyObject *account = name == NULL ? NULL : PyDict_GetItemWithError(run->accounts, name);
+    Py_XDECREF(name);
+    if (account == NULL)
+        return PyErr_Occurred() ? -1 : 0;
+    /* ruling, signing state, topics */
+    if (!PyTuple_Check(account) || PyTuple_Size(account) != ACCOUNT_PARTS
+        || PyTuple_GetItem(account, 0) != run->broker_config)
+        return 0;
+    struct span state = span_of(PyTuple_GetItem(account, 1));
+    PyObject *wanted = state.at == NULL ? NULL : PyUnicode_DecodeASCII(topic.at, topic.size, NULL);
+    int may_send = wanted == NULL ? -1 : PySet_Contains(PyTuple_GetItem(account, 2), wanted);
+    Py_XDECREF(wanted);
+    if (may_send <= 0 || state.size != SIGNING_STATE_BYTES)
+        return may_send < 0 ? -1 : 0;
+    for (int i = 0; i < SHA1_WORDS; i++) {
+        ahead->key.inner[i] = (uint32_t)get_be((const unsigned char *)state.at + 4 * i, 4);
+        ahead->key.outer[i] = (uint32_t)get_be((const unsigned char *)state.at + SHA1_BYTES + 4 * i, 4);
+    }
+    ahead->access_key = access_key;
+    ahead->topic = topic;
+    return 1;
+}
+
+/* The access key and the signature of a send; false without them, and for fields that some clients do not sign. */
+static int find_signature(const struct fields *fields, struct span *access_key, struct span *signature)
+{
+    static const char *const unsigned_names[] = {"SecurityToken", "__ZONE_NAME", "__ZONE_MODE"};
+    *access_key = *signature = (struct span){NULL, 0};
+    for (const struct field *field = fields->all, *end = field + fields->count; field < end; field++) {
+        if (field->name.size == 1)
+            continue;
+        for (size_t i = 0; i < sizeof unsigned_names / sizeof *unsigned_names; i++)
+            if (is_text(field->name, unsigned_names[i]))
+                return 0;
+        if (is_text(field->name, "AccessKey"))
+            *access_key = field->value.span;
+        else if (is_text(field->name, "Signature"))
+            *signature = field->value.span;
+    }
+    return access_key->size > 0 && signature->size == SIGNATURE_BYTES;
+}
+
+/* Write what is signed: the values of all fields but the signature, then the body. Its size, -1 if the slow path has to
+   read a value, -2 with an error set. */
+static Py_ssize_t write_signed(struct buf *text, const struct fields *fields, struct span body)
+{
+    size_t room = (size_t)body.size + SHA1_PADDING_BYTES;
+    for (int i = 0; i < fields->count; i++)
+        room += (size_t)fields->all[i].value.span.size;
+    char *begin = reserve_fresh(text, room), *out = begin;
+    if (begin == NULL)
+        return -2;
+    for (const struct field *field = fields->all, *end = field + fields->count; field < end; field++) {
+        Py_ssize_t size = is_text(field->name, "Signature") ? 0 : unescape(&field->value, out);
+        if (size < 0)
+            return -1;
+        out += size;
+    }
+    return put_span(out, body) - begin;
+}
+
+/* Read the next frame behind those that were verified: 1, 0 if there is none, -1 with an error set. */
+static int read_ahead(struct run *run, struct frame *frame)
+{
+    struct ahead *ahead = &run->ahead;
+    struct span born_host;
+    Py_ssize_t position;
+    while (ahead->rest.size == 0) {
+        if (ahead->pieces != NULL && ahead->piece < PyList_Size(ahead->pieces)) {
+            if (!read_piece(ahead->pieces, ahead->piece++, &ahead->rest, &position))
+                return -1;
+        } else if (ahead->group < PyList_Size(run->groups)) {
+            if (!read_group(run->groups, ahead->group++, &ahead->pieces, &born_host))
+                return -1;
+            ahead->piece = 0;
+        } else
+            return 0;
+    }
+    if (!read_frame(ahead->rest, frame))
+        return 0;
+    ahead->rest = (struct span){ahead->rest.at + frame->size, ahead->rest.size - frame->size};
+    return 1;
+}
+
+/* Read one send, and what it signs: 1, 0 if the slow path has to verify it, -1 with an error set. */
+static int prepare_verification(
+    struct run *run, const struct frame *frame, struct verified *sent, struct signed_text *text, struct buf *room,
+    struct span *signature)
+{
+    struct span access_key;
+    struct fields *fields = &run->ahead.fields;
+    if (!read_send(frame, &sent->send, fields) || !find_signature(fields, &access_key, signature))
+        return 0;
+    int is_known = find_account(run, access_key, sent->send.topic);
+    if (is_known <= 0)
+        return is_known;
+    Py_ssize_t size = write_signed(room, fields, frame->body);
+    if (size < 0)
+        return size == -1 ? 0 : -1;
+    *text = (struct signed_text){.key = run->ahead.key, .at = (unsigned char *)room->at, .size = (size_t)size};
+    return 1;
+}
+
+/* Verify the next sends, up to the first that needs the slow path. False with an error set. */
+static int verify_ahead(struct run *run)
+{
+    struct ahead *ahead = &run->ahead;
+    struct signed_text texts[SHA1_LANES];
+    struct span signatures[SHA1_LANES];
+    struct frame frame;
+    size_t total = 0;
+    int count = 0, is_signed = 1;
+    ahead->next = ahead->count = 0;
+    while (is_signed > 0 && count < SHA1_LANES && total < MAX_AHEAD_BYTES) {
+        int is_read = read_ahead(run, &frame);
+        if (is_read <= 0) {
+            is_signed = is_read;
+            break;
+        }
+        struct verified *sent = &ahead->all[ahead->count++];
+        sent->header = frame.header.at;
+        sent->is_valid = 0;
+        is_signed = prepare_verification(
+            run, &frame, sent, &texts[count], &ahead->texts[count], &signatures[count]);
+        total += is_signed > 0 ? texts[count].size : 0;
+        count += is_signed > 0;
+    }
+    if (is_signed < 0)
+        return 0;
+    if (count)
+        hmac_all(sha1_form, texts, count);
+    for (int i = 0; i < count; i++)
+        ahead->all[i].is_valid = is_signature(signatures[i].at, texts[i].digest);
+    return 1;
+}
+
+/* The send of a frame, if it was signed by an account that may send to its topic: 1, 0 if the slow path has to decide
+   that, -1 with an error set. Frames come in the order in which they are verified. */
+static int read_verified(struct run *run, const struct frame *frame, struct send *send)
+{
+    struct ahead *ahead = &run->ahead;
+    if (ahead->next == ahead->count && !verify_ahead(run))
+        return -1;
+    const struct verified *sent = &ahead->all[ahead->next];
+    if (ahead->next == ahead->count || sent->header != frame->header.at || !sent->is_valid)
+        return 0;
+    ahead->next++;
+    *send = sent->send;
+    return 1;
+}
+
+/* -- all sends ------------------------------------------------------------------------------------------ */
+
+/* Read the properties of a send into `text`: their length, -1 if they need the slow path, -2 with an error set. */
+static Py_ssize_t read_text(struct run *run, const struct value *properties)
+{
+    char *text = reserve_fresh(&run->text, (size_t)properties->span.size + 1);
+    if (text == NULL)
+        return -2;
+    Py_ssize_t length = unescape(properties, text);
+    if (length < 0)
+        return -1;
+    int is_valid = properties->is_ascii ? 1 : is_utf8((struct span){text, length});
+    if (is_valid <= 0)
+        return is_valid - 1;
+    if (length > 0 && text[length - 1] != PROPERTY_SEPARATOR)
+        text[length++] = PROPERTY_SEPARATOR;
+    return length;
+}
+
+/* One send: 1 if it is encoded, 0 if it needs the slow path, -1 with an error set. */
+static int encode_send(struct run *run, const struct frame *frame)
+{
+    struct send send;
+    struct properties found;
+    int is_read = run->accounts == NULL ? read_send(frame, &send, NULL) : read_verified(run, frame, &send);
+    if (is_read <= 0)
+        return is_read;
+    int is_known = find_topic(run, send.topic);
+    if (is_known <= 0)
+        return is_known;
+    if (send.queue_id >= run->queue_nums)
+        return 0;
+    Py_ssize_t length = read_text(run, &send.properties);
+    if (length < 0)
+        return (int)length + 1;
+    if (length + run->own.size > MAX_PROPERTIES_BYTES
+        || !read_properties((struct span){run->text.at, length}, run->own, &run->slow_path_names, &found)
+        || (send.is_batch && found.sequence.size))
+        return PyErr_Occurred() ? -1 : 0;
+    struct queue *queue = find_queue(run, send.queue_id);
+    if (queue == NULL)
+        return PyErr_Occurred() ? -1 : 0;
+    int64_t queue_offset = queue->next;
+    run->phy_offsets.size = 0;
+    int is_encoded = send.is_batch ? encode_batch(run, queue, &send, frame->body)
+                                 : encode_one(run, queue, &send, &found, frame->body);
+    if (is_encoded <= 0 || send.flag == ONEWAY)
+        return is_encoded;
+    return add_response(run, frame->type, &send, found.uniq_key, queue_offset) ? 1 : -1;
 }
 
 /* Allocate about the room that the records need: they are shorter than their frames, except for batches. The structure
@@ -1660,6 +1896,8 @@ static void clear(struct run *run)
     PyMem_Free(run->phy_offsets.at);
     PyMem_Free(run->sequences.at);
     PyMem_Free(run->undo.at);
+    for (int i = 0; i < SHA1_LANES; i++)
+        PyMem_Free(run->ahead.texts[i].at);
     PyMem_Free(run);
 }
 
@@ -1708,7 +1946,7 @@ static int encode_groups(struct run *run, PyObject *groups, struct end *end, PyO
 }
 
 PyDoc_STRVAR(encode_sends_doc,
-"encode_sends(groups, setup, targets, configs, broker_config, topics, sequences,\n"
+"encode_sends(groups, setup, targets, configs, broker_config, accounts, topics, sequences,\n"
 "             phy_offset, last_phy_offset, now_ms, max_body, max_record)\n"
 "\n"
 "A group has the pieces that a connection has sent, and its host; a piece is (data, start, end): complete\n"
@@ -1721,27 +1959,31 @@ PyDoc_STRVAR(encode_sends_doc,
 "setup: (properties that the broker adds, names of properties that need the slow path, templates of responses,\n"
 "store_host, new_queue). The templates: JSON without and with an id, binary without and with an id.\n"
 "new_queue(topic, queue_id): creates or prepares a queue without messages; None if it cannot be used.\n"
+"accounts: None, or of those whose signed sends need no look, (broker_config, signing state, topics) by access\n"
+"key; whatever is not signed by one of them needs the slow path.\n"
 "sequences: (slots of producers by topic, queue id and identity, blocks of windows, number of the run). The\n"
 "windows are changed in place, and what they were is returned; if an error is raised, they are unchanged.");
 
 static PyObject *encode_sends(PyObject *module, PyObject *args)
 {
-    PyObject *groups, *own, *templates[2][2], *store_host, *result = NULL;
+    PyObject *groups, *own, *templates[2][2], *store_host, *accounts, *result = NULL;
     long long phy_offset, last_phy_offset, now_ms, max_body, max_record, number;
     (void)module;
     struct run *run = new_run();
     if (run == NULL)
         return NULL;
     if (!PyArg_ParseTuple(
-            args, "O!(SO!(SSSS)SO)O!O!OO!(O!O!L)LLLLL", &PyList_Type, &groups, &own, &PyTuple_Type,
+            args, "O!(SO!(SSSS)SO)O!O!OOO!(O!O!L)LLLLL", &PyList_Type, &groups, &own, &PyTuple_Type,
             &run->slow_path_names.source, &templates[JSON][0], &templates[JSON][1], &templates[BINARY][0], &templates[BINARY][1], &store_host,
             &run->new_queue, &PyDict_Type, &run->targets, &PyDict_Type, &run->configs,
-            &run->broker_config, &PyDict_Type, &run->topics, &PyDict_Type, &run->slots, &PyList_Type, &run->blocks,
+            &run->broker_config, &accounts, &PyDict_Type, &run->topics, &PyDict_Type, &run->slots, &PyList_Type, &run->blocks,
             &number, &phy_offset, &last_phy_offset, &now_ms, &max_body,
             &max_record)) {
         clear(run);
         return NULL;
     }
+    run->groups = groups;
+    run->accounts = accounts == Py_None ? NULL : accounts;
     run->own = span_of(own);
     run->store_host = span_of(store_host);
     run->number = (uint64_t)number;
@@ -1751,7 +1993,9 @@ static PyObject *encode_sends(PyObject *module, PyObject *args)
     run->max_body = max_body;
     run->max_record = max_record;
     PyObject *responses = PyList_New(0);
-    if (run->store_host.size != HOST_V4_BYTES || !read_templates(run, templates))
+    if (run->accounts != NULL && !PyDict_Check(run->accounts))
+        PyErr_SetString(PyExc_TypeError, "accounts must be a dict or None");
+    else if (run->store_host.size != HOST_V4_BYTES || !read_templates(run, templates))
         PyErr_SetString(PyExc_ValueError, "the host is not IPv4, or a template of a response has other placeholders");
     else if (responses != NULL && make_room(run, groups)) {
         struct end end = {0, 0, 0};
@@ -2220,6 +2464,74 @@ static PyObject *units_fit(PyObject *module, PyObject *args)
     return PyBool_FromLong(fits);
 }
 
+/* -- signatures ------------------------------------------------------------------------------------------- */
+
+PyDoc_STRVAR(signing_state_doc,
+"signing_state(secret_key)\n"
+"\n"
+"What HMAC-SHA1 with a key begins with, inside and outside: 20 bytes each. As secret as the key.");
+
+static PyObject *signing_state(PyObject *module, PyObject *secret)
+{
+    unsigned char bytes[SIGNING_STATE_BYTES];
+    (void)module;
+    struct span key = span_of(secret);
+    if (key.at == NULL)
+        return NULL;
+    struct signing_state state = signing_state_of((const unsigned char *)key.at, (size_t)key.size);
+    sha1_put(bytes, state.inner);
+    sha1_put(bytes + SHA1_BYTES, state.outer);
+    return PyBytes_FromStringAndSize((const char *)bytes, sizeof bytes);
+}
+
+PyDoc_STRVAR(signatures_doc,
+"signatures(secret_key, texts, form)\n"
+"\n"
+"The signatures of up to eight texts, for tests: Base64 of their HMAC-SHA1. Forms: 0 portable, 1 in lanes (AVX2),\n"
+"2 by the processor's instructions. None if the processor does not have that form.");
+
+static PyObject *signatures(PyObject *module, PyObject *args)
+{
+    PyObject *secret, *list, *found = NULL;
+    struct signed_text texts[SHA1_LANES];
+    struct buf rooms[SHA1_LANES] = {{NULL, 0, 0}};
+    int form, count = 0;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "SO!i", &secret, &PyList_Type, &list, &form))
+        return NULL;
+    if (form < 0 || form >= SHA1_FORMS || PyList_Size(list) > SHA1_LANES) {
+        PyErr_SetString(PyExc_ValueError, "no such form, or too many texts");
+        return NULL;
+    }
+    if (!sha1_is_supported((enum sha1_form)form))
+        return Py_NewRef(Py_None);
+    struct span key = span_of(secret);
+    for (; count < PyList_Size(list); count++) {
+        struct span text = span_of(PyList_GetItem(list, count));
+        char *room = text.at == NULL ? NULL : reserve(&rooms[count], (size_t)text.size + SHA1_PADDING_BYTES);
+        if (room == NULL)
+            break;
+        put_span(room, text);
+        texts[count] = (struct signed_text){
+            .key = signing_state_of((const unsigned char *)key.at, (size_t)key.size),
+            .at = (unsigned char *)room,
+            .size = (size_t)text.size};
+    }
+    if (!PyErr_Occurred() && (found = PyList_New(0)) != NULL && count)
+        hmac_all((enum sha1_form)form, texts, count);
+    for (int i = 0; found != NULL && i < count; i++) {
+        char signature[SIGNATURE_BYTES];
+        put_signature(signature, texts[i].digest);
+        PyObject *text = PyUnicode_DecodeASCII(signature, SIGNATURE_BYTES, NULL);
+        if (text == NULL || PyList_Append(found, text) < 0)
+            Py_CLEAR(found);
+        Py_XDECREF(text);
+    }
+    for (int i = 0; i < SHA1_LANES; i++)
+        PyMem_Free(rooms[i].at);
+    return found;
+}
+
 /* -- module --------------------------------------------------------------------------------------------- */
 
 static PyMethodDef functions[] = {
@@ -2231,6 +2543,8 @@ static PyMethodDef functions[] = {
     {"read_records", read_records, METH_VARARGS, read_records_doc},
     {"units_fit", units_fit, METH_VARARGS, units_fit_doc},
     {"checksum", checksum_of, METH_O, checksum_doc},
+    {"signing_state", signing_state, METH_O, signing_state_doc},
+    {"signatures", signatures, METH_VARARGS, signatures_doc},
     {NULL, NULL, 0, NULL},
 };
 
@@ -2248,6 +2562,7 @@ PyMODINIT_FUNC PyInit__kernel(void)
     Py_DECREF(zlib);
     make_crc_table();
     can_fold = CAN_FOLD;
+    sha1_choose();
     name_next_queue_offset = PyUnicode_InternFromString("next_queue_offset");
     name_encoder = PyUnicode_InternFromString("encoder");
     name_topic = PyUnicode_InternFromString("topic");

@@ -29,6 +29,7 @@ class Request:
     """A pending request. Its handler responds once, now or later, or never."""
 
     __slots__ = (
+        "_ext_fields",
         "answered",
         "arrived_s",
         "body",
@@ -57,6 +58,7 @@ class Request:
         self.body = body
         self.raw_header = raw_header
         self.answered = False
+        self._ext_fields: dict[str, str] | None = None
         # What its response is reported to (RequestMeter.begin); None: nothing.
         self.meter: RequestMeter | None = None
         self.arrived_s = 0.0
@@ -73,10 +75,14 @@ class Request:
 
     @property
     def ext_fields(self) -> dict[str, str]:
-        """All header fields as text, including unknown ones."""
-        if isinstance(self.head.ext_fields, msgspec.Struct):  # a typed head has known fields only
-            return ext_dict(decode_head(self.serialize_type, self.raw_header))
-        return ext_dict(self.head)
+        """All header fields as text, including unknown ones; read once, not to be changed."""
+        fields = self._ext_fields
+        if fields is None:
+            head = self.head
+            if isinstance(head.ext_fields, msgspec.Struct):  # a typed head has known fields only
+                head = decode_head(self.serialize_type, self.raw_header)
+            fields = self._ext_fields = ext_dict(head)
+        return fields
 
     def header(self, header_type: type[HeaderT]) -> HeaderT:
         """The header fields as `header_type`; HeaderFieldError names what is missing or wrong."""

@@ -45,7 +45,7 @@ from tests.e2e.broker.broker_kit import config
 
 PROJECT = Path(__file__).parents[3]
 SOURCE = PROJECT / "src" / f"{MODULE.replace('.', '/')}.c"
-HEADER = SOURCE.with_name("_layout.h")
+HEADERS = [SOURCE.with_name(name) for name in ("_layout.h", "_sha1.h")]
 FLAGS_VARIABLE = "KOUROU_TEST_KERNEL_FLAGS"
 """More flags for the compiler: a nightly suite has the kernel checked by sanitizers (.ci/suites.py)."""
 NOW_MS = 1_700_000_000_000
@@ -66,7 +66,7 @@ def build_problem() -> str | None:
 def build() -> ModuleType:
     """The kernel, compiled with every warning an error; once for all workers, and again when it changes."""
     flags = os.environ.get(FLAGS_VARIABLE, "").split()
-    parts = SOURCE.read_bytes() + HEADER.read_bytes() + repr(flags).encode()
+    parts = b"".join(path.read_bytes() for path in (SOURCE, *HEADERS)) + repr(flags).encode()
     digest = hashlib.sha256(parts).hexdigest()[:16]
     library = PROJECT / "build" / "test-kernel" / digest / f"{SOURCE.stem}.abi3.so"
     if not library.exists():
@@ -120,7 +120,8 @@ class FedBroker:
             self.taken += 0 if encoded is None else _sends_before(arguments[0], encoded[0])
             return encoded
 
-        return cast(Kernel, SimpleNamespace(encode_sends=encode_sends, sends_end=kernel.sends_end))
+        functions = {"sends_end": kernel.sends_end, "signing_state": kernel.signing_state}
+        return cast(Kernel, SimpleNamespace(encode_sends=encode_sends, **functions))
 
     def _published(self, batch: PutBatch) -> None:
         self.messages += batch.message_count

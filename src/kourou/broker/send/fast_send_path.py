@@ -5,6 +5,8 @@ ends; so one call takes what 64 connections have sent, as it does what came in o
 request of another kind is handled, what it has sent before is put.
 Ordinary is what needs no decision: a message for a known topic, with an id, without a delay or a transaction,
 or a batch, of whose messages none is part of a transaction.
+With access control only what the kernel has verified is ordinary: signed by an account that may send to the
+topic (signed_sends.py).
 The first one that is not, and what follows it on its connection, goes the way of all requests
 (send_message_processor.py); so does everything where the kernel is not in use.
 """
@@ -80,6 +82,7 @@ class FastSendPath:
         self._windows = producers.windows
         self._sends_end = kernel.sends_end
         self._encode_sends = kernel.encode_sends
+        self._signing_state = kernel.signing_state
         self._targets = targets
         self._answer = answer
         self._setup: SendSetup = (
@@ -102,6 +105,9 @@ class FastSendPath:
         state: ConnectionState = connection.state
         # The first send of a connection takes the slow path, which records the host.
         if len(state.born_host) != HOST_V4_BYTES:
+            return position
+        signed = self._admission.signed_sends
+        if signed is not None and not signed.concerns(connection):
             return position
         end = self._sends_end(data, position, connection.max_frame_bytes)
         if end == position:
@@ -179,13 +185,15 @@ class FastSendPath:
         return end
 
     def _encode(self, senders: list[Sender], room: RunRoom) -> EncodedSends | None:
+        ruling, signed = self._admission.ruling, self._admission.signed_sends
         try:
             return self._encode_sends(
                 [(pieces, connection.state.born_host) for connection, pieces in senders],
                 self._setup,
                 self._targets,
                 self._topic_configs,
-                self._admission.ruling,
+                ruling,
+                None if signed is None else signed.accounts_under(ruling, self._signing_state),
                 self._queues.by_topic,
                 (self._producers.slots, self._windows.blocks, self._windows.begin_run()),
                 *room,
