@@ -5,6 +5,7 @@ Used by assembly.py alone, which says in which order the parts start.
 
 from __future__ import annotations
 
+from kourou.access.inner_keys import has_access_control, inner_keys
 from kourou.broker.admin.config_processor import ConfigProcessor
 from kourou.broker.admin.runtime_info import RuntimeInfo
 from kourou.broker.atomic.coordinator import AtomicCoordinator
@@ -28,6 +29,7 @@ from kourou.broker.pull.query_message_processor import QueryMessageProcessor
 from kourou.broker.registration.out_api import BrokerOuterApi
 from kourou.broker.replication.master_part import MasterPart
 from kourou.broker.replication.membership import Membership
+from kourou.broker.replication.replica_proof import ReplicaProofs
 from kourou.broker.replication.slave_part import SlavePart
 from kourou.broker.send.fast_send_path import FastSendPath
 from kourou.broker.send.reply_processor import ReplyMessageProcessor
@@ -604,6 +606,7 @@ def master_part(services: BrokerServices, epochs: EpochFile, membership: Members
         commit_cycle=services.commit_cycle,
         admission=services.admission,
         appender=services.store.appender,
+        proofs=_replica_proofs(services),
         reign=membership.reign if membership else None,
         tasks=services.tasks,
     )
@@ -634,5 +637,13 @@ def slave_part(
         now_ms=services.now_ms,
         address=services.address,
         status=services.replica_status,
+        proofs=_replica_proofs(services),
         membership=membership,
+    )
+
+
+def _replica_proofs(services: BrokerServices) -> ReplicaProofs:
+    config = services.live_config.current
+    return ReplicaProofs(
+        inner_keys(config), config=services.live_config, is_required=has_access_control(config)
     )

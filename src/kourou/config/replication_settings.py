@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from kourou.config.keys import BOOL, ENUM, INT, LONG, STRING, setting
+from kourou.config.networks import networks
 
 ROLES: Final = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
 
@@ -54,6 +55,17 @@ class ReplicationSettings:
         STRING,
         None,
         "The master's address for slaves, `host:port`; a slave without it gets it from the name servers.",
+    )
+    ha_allowed_addresses: str = _link(
+        "haAllowedAddresses",
+        STRING,
+        "",
+        "Kourou's own, with access control: the brokers of Apache, slaves or master, by address, "
+        "as in `10.0.0.7,10.1.0.0/16`. Brokers of Kourou prove that they have "
+        "`innerClientAuthenticationCredentials` instead. Empty: none.",
+        check=networks,
+        protected=True,
+        shown=False,
     )
     sync_from_last_file: bool = _link(
         "syncFromLastFile",

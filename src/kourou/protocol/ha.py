@@ -5,7 +5,8 @@
 
 That is all that Apache's link has. Between two Kourou brokers a hello of the slave and the answer of the
 master come first; both are JSON behind a head whose first byte no offset has, and fields that a side does not
-know are ignored. A master of Apache's must never get a hello: a slave finds out by request (`Feature`).
+know are ignored. With access control both come twice, the second time with proofs (ha_proof.py).
+A master of Apache's must never get a hello: a slave finds out by request (`Feature`).
 
 Decoders take the stream in any pieces. Not here: sockets, and what the bytes of the log mean.
 """
@@ -78,6 +79,11 @@ class SlaveHello(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     tail: LogTail | None = None
     known_epoch: int = 0
     """In a fail-over set: the newest epoch that the slave knows of."""
+    access_key: str = ""
+    """With a nonce: the account that the slave can prove (ha_proof.py)."""
+    nonce: str = ""
+    proof: str = ""
+    """For the challenge of the master."""
 
 
 class MasterHello(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -96,6 +102,10 @@ class MasterHello(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """With a refusal: up to where the slave's log is the master's, if that is known."""
     epoch: int = 0
     """In a fail-over set: that of the master's reign."""
+    challenge: str = ""
+    """This is no answer yet: the slave has to prove itself first (ha_proof.py)."""
+    proof: str = ""
+    """For the nonce of the slave."""
 
 
 class Transfer(NamedTuple):
@@ -126,6 +136,10 @@ class SlaveStream:
 
     def __init__(self) -> None:
         self._rest = b""
+        self._is_first = True
+
+    def expect_hello(self) -> None:
+        """The slave has to send another hello before it reports."""
         self._is_first = True
 
     def feed(self, data: bytes) -> SlaveHello | int | None:
@@ -159,6 +173,10 @@ class MasterStream:
         largest = max(max_transfer_bytes, MAX_HELLO_BYTES)
         self._buffer = memoryview(bytearray(2 * (largest + HA_HELLO.size)))
         self._start = self._end = 0
+
+    def expect_hello(self) -> None:
+        """The master sends another hello before it transfers."""
+        self._expects_hello = True
 
     def room(self) -> memoryview:
         """Where the next bytes go; transfers that were taken are overwritten."""

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from kourou.broker.admission import Admission
     from kourou.broker.replication.reign import Reign
     from kourou.broker.replication.replica_link import ReplicaLink
+    from kourou.broker.replication.replica_proof import ReplicaProofs
     from kourou.broker.settings import LiveConfig
     from kourou.broker.storage.commit_cycle import CommitCycle
     from kourou.broker.storage.disk_threads import DiskThreads
@@ -66,6 +67,7 @@ class MasterPart(BrokerPart):
         commit_cycle: CommitCycle,
         admission: Admission,
         appender: LogAppender,
+        proofs: ReplicaProofs,
         reign: Reign | None,
         tasks: TaskOwner,
     ) -> None:
@@ -90,6 +92,7 @@ class MasterPart(BrokerPart):
             disk=disk,
             tasks=self._tasks,
             on_ack=self._acknowledged,
+            proofs=proofs,
             reign=reign,
         )
         commit_cycle.after_write.append(self.server.pump)

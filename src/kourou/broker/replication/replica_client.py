@@ -31,6 +31,7 @@ from kourou.transport.addresses import parse_address
 
 if TYPE_CHECKING:
     from kourou.broker.replication.membership import Membership
+    from kourou.broker.replication.replica_proof import ReplicaProofs
     from kourou.broker.settings import LiveConfig
     from kourou.protocol.ha import Epoch
     from kourou.store.log.commit_log import CommitLog
@@ -72,6 +73,7 @@ class ReplicaClient:
         before_dispatch: Callable[[], None],
         seek_master: Callable[[], None],
         status: ReplicaStatus,
+        proofs: ReplicaProofs,
         membership: Membership | None = None,
     ) -> None:
         self._config = config
@@ -84,6 +86,7 @@ class ReplicaClient:
         self._check = check
         self._before_dispatch = before_dispatch
         self._seek_master = seek_master
+        self._proofs = proofs
         self._membership = membership
         self._loop = asyncio.get_running_loop()
         self._master: MasterAddress | None = None
@@ -191,7 +194,13 @@ class ReplicaClient:
         link = _Link(self._loop, peer, MasterStream(_MAX_TRANSFER_BYTES, expects_hello=is_own), self._arrived)
         try:
             self._reported = self._commit_log.max_phy_offset
-            link.send(encode_hello(self._hello()) if is_own else encode_report(self._reported))
+            if is_own:
+                link.hello = self._proofs.opened(self._hello())
+                link.send(encode_hello(link.hello))
+            elif (unproven := self._proofs.unproven_master(link.host)) is not None:
+                raise ProtocolError(unproven)
+            else:
+                link.send(encode_report(self._reported))
             await self._watch(link)
         finally:
             link.close()
@@ -249,7 +258,7 @@ class ReplicaClient:
         try:
             while (found := link.stream.next()) is not None:
                 if isinstance(found, MasterHello):
-                    self._greeted(found)
+                    self._greeted(link, found)
                 else:
                     appended_bytes += self._take(found)
             if appended_bytes and not self._has_all_epochs:
@@ -270,7 +279,14 @@ class ReplicaClient:
         self._before_dispatch()
         self._replica.dispatch()
 
-    def _greeted(self, hello: MasterHello) -> None:
+    def _greeted(self, link: _Link, hello: MasterHello) -> None:
+        if hello.challenge:
+            self._prove(link, hello.challenge)
+            return
+        unproven = self._proofs.unproven_master(link.host, link.hello, link.challenge, hello)
+        if unproven is not None:
+            # What it says has no effect, but it may be the reason.
+            raise ProtocolError(hello.refusal or unproven)
         if hello.refusal:
             if hello.is_diverged and hello.epoch >= self._known_epoch:
                 raise DivergedError(hello.refusal, hello.common_phy_offset)
@@ -283,6 +299,15 @@ class ReplicaClient:
         self._follow_epochs()
         self._following(hello.start_phy_offset, hello)
         self._catches_up_to = hello.max_phy_offset
+
+    def _prove(self, link: _Link, challenge: str) -> None:
+        assert link.hello is not None, "only the answer to a hello has a challenge"
+        proven = None if link.challenge else self._proofs.proven(link.hello, challenge)
+        if proven is None:
+            raise ProtocolError("the master asks for a proof that this slave cannot give")
+        link.challenge = challenge
+        link.stream.expect_hello()
+        link.send(encode_hello(proven))
 
     def _look_caught_up(self) -> None:
         end = self._catches_up_to
@@ -344,6 +369,11 @@ class _Link:
         self._arrived = arrived
         self._unsent = b""
         self.stream = stream
+        self.host = str(peer.getpeername()[0])
+        self.hello: SlaveHello | None = None
+        """What this slave has opened the link with."""
+        self.challenge = ""
+        """What the master has given for a proof."""
         self.end: asyncio.Future[None] = loop.create_future()
         self.read_at = loop.time()
         loop.add_reader(peer.fileno(), self._readable)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from kourou.broker.replication.lag import ReplicaLag, TransferRate
 from kourou.errors import KourouError, ProtocolError
 from kourou.protocol.ha import MasterHello, SlaveHello, SlaveStream, encode_hello, transfer_head
-from kourou.transport.addresses import format_address
+from kourou.transport.addresses import format_address, parse_address
 
 if TYPE_CHECKING:
     import asyncio
@@ -102,8 +102,11 @@ class ReplicaLink:
         self.is_open = True
         self.address = format_address(peer.getpeername())
         self.slave: SlaveHello | None = None
+        self.challenge = ""
+        """What a slave was given that has to prove itself."""
         self.ack_phy_offset = -1
         now = loop.time()
+        self.opened = now
         self.times = LinkTimes(now, now)
         self.lag = ReplicaLag()
         self.rate = TransferRate(now)
@@ -112,6 +115,11 @@ class ReplicaLink:
     def __str__(self) -> str:
         who = "the slave" if self.slave is None else f"slave {self.slave.broker_id}"
         return f"{who} at {self.address}"
+
+    @property
+    def host(self) -> str:
+        """The IP address of the slave."""
+        return parse_address(self.address)[0]
 
     @property
     def next_phy_offset(self) -> int:
@@ -151,9 +159,13 @@ class ReplicaLink:
             self._reported(found)
 
     def _greet(self, hello: SlaveHello) -> None:
-        self.slave = hello
         answer = self._owner.hello(self, hello)
         self._send(encode_hello(answer))
+        if answer.challenge:
+            self.challenge = answer.challenge
+            self._stream.expect_hello()
+            return
+        self.slave = hello
         if answer.refusal:
             self.close(answer.refusal)
             return

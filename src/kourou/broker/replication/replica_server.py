@@ -25,6 +25,7 @@ from kourou.transport.listener import bind_problem
 
 if TYPE_CHECKING:
     from kourou.broker.replication.reign import Reign
+    from kourou.broker.replication.replica_proof import ReplicaProofs
     from kourou.broker.settings import LiveConfig
     from kourou.broker.storage.disk_threads import DiskThreads
     from kourou.store.log.commit_log import CommitLog
@@ -35,9 +36,12 @@ _log = logging.getLogger(__name__)
 
 _MAX_LINKS: Final = 64
 _TICK_S: Final = 1.0
+# With access control, a peer without an account must not occupy a link for long.
+_FIRST_REPORT_S: Final = 5.0
 # A slave that is refused tries again every 5 s.
 _SAME_LINE_S: Final = 600.0
 _MAX_LINES: Final = 256
+_SOFTWARE: Final = f"kourou {__version__}"
 _STOPPING: Final = "the broker stops"
 
 
@@ -53,6 +57,7 @@ class ReplicaServer:
         disk: DiskThreads,
         tasks: TaskOwner,
         on_ack: Callable[[], None],
+        proofs: ReplicaProofs,
         reign: Reign | None = None,
     ) -> None:
         self._config = config
@@ -61,6 +66,7 @@ class ReplicaServer:
         self._disk = disk
         self._tasks = tasks
         self._on_ack = on_ack
+        self._proofs = proofs
         self._reign = reign
         self._loop = asyncio.get_running_loop()
         self._acceptor = Acceptor(accepted=self._take, short=self._short, failed=tasks.fail)
@@ -129,6 +135,10 @@ class ReplicaServer:
 
     def hello(self, link: ReplicaLink, hello: SlaveHello) -> MasterHello:
         config, log = self._config.current, self._commit_log
+        # Before anything that it says has an effect.
+        unproven = self._proofs.answer(link.host, hello, link.challenge)
+        if unproven is not None:
+            return replace(unproven, software=_SOFTWARE)
         # First: only a master may tell a slave that their logs have parted.
         if refusal := self._refusal(link, hello):
             answer = MasterHello(refusal=refusal)
@@ -150,11 +160,14 @@ class ReplicaServer:
                 log.max_phy_offset,
             )
         epoch = 0 if self._reign is None else self._reign.epoch
-        return replace(answer, epoch=epoch, software=f"kourou {__version__}")
+        answer = replace(answer, epoch=epoch, software=_SOFTWARE)
+        return self._proofs.signed(answer, hello, link.challenge)
 
     def first_report(self, link: ReplicaLink, max_phy_offset: int) -> int:
         """A slave of Apache's: its report is all there is to know."""
         log = self._commit_log
+        if (unproven := self._proofs.unproven_slave(link.host)) is not None:
+            raise ReplicaRefusedError(unproven)
         if self._config.current.is_slave:
             raise ReplicaRefusedError("this broker is a slave itself")
         if not max_phy_offset:
@@ -226,7 +239,10 @@ class ReplicaServer:
         """Send heartbeats that are due, and close links that are silent. `now` is of the loop's clock."""
         config = self._config.current
         for link in list(self.links):
-            if now - link.times.read > config.ha_housekeeping_interval / 1000:
+            is_late = not link.is_reporting and now - link.opened > _FIRST_REPORT_S
+            if is_late and self._proofs.needs_proof(link.host):
+                link.close("it has not proven itself in time")
+            elif now - link.times.read > config.ha_housekeeping_interval / 1000:
                 link.close(f"it has not reported for {config.ha_housekeeping_interval} ms")
             elif now - link.times.written >= config.ha_send_heartbeat_interval / 1000:
                 link.heartbeat()

@@ -18,7 +18,7 @@ from kourou.broker.replication.replica_client import DivergedError, ReplicaClien
 from kourou.broker.replication.replica_status import MasterAddress, ReplicaState, ReplicaStatus
 from kourou.broker.storage.disk_threads import DiskThreads
 from kourou.broker.storage.flush_service import flush_all
-from kourou.errors import RequestError, StorageError
+from kourou.errors import RequestError, ResponseError, StorageError
 from kourou.protocol.bodies import encode_body
 from kourou.protocol.bodies.ha import HAClientRuntimeInfo, HARuntimeInfo
 from kourou.protocol.codes import RequestCode, ResponseCode
@@ -34,6 +34,7 @@ from kourou.transport.tasks import TaskOwner
 if TYPE_CHECKING:
     from kourou.broker.delay.delay_offsets import DelayOffsetManager
     from kourou.broker.replication.membership import Membership
+    from kourou.broker.replication.replica_proof import ReplicaProofs
     from kourou.broker.settings import LiveConfig
     from kourou.broker.tables.offsets import ConsumerOffsetManager
     from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
@@ -131,6 +132,7 @@ class SlavePart(BrokerPart):
         now_ms: Callable[[], int],
         address: str,
         status: ReplicaStatus,
+        proofs: ReplicaProofs,
         membership: Membership | None,
     ) -> None:
         self._config = config
@@ -154,6 +156,7 @@ class SlavePart(BrokerPart):
             before_dispatch=cycles.open,
             seek_master=register_soon if membership is None else _nothing,
             status=status,
+            proofs=proofs,
             membership=membership,
         )
         self._master: MasterAddress | None = None
@@ -237,6 +240,8 @@ class SlavePart(BrokerPart):
         answer = await self._call(master.remoting, RemotingCommand.request(RequestCode.GET_KOUROU_FEATURES))
         if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             return False
+        if answer.code != ResponseCode.SUCCESS:
+            raise ResponseError(answer.code, answer.remark or "", master.remoting)
         return Feature.HA_HELLO in parse_features(answer.header(HeartbeatResponseHeader).kourou_features)
 
     async def _compare(self, master: MasterAddress) -> None:
