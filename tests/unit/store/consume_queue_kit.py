@@ -17,9 +17,11 @@ BLANK = (0, 0x7FFFFFFF, 0)
 Unit = tuple[int, int, int]
 
 
-def open_queues(root: Path, files: Files | None = None, *, load: bool = True) -> ConsumeQueues:
+def open_queues(
+    root: Path, files: Files | None = None, *, load: bool = True, file_bytes: int = FILE_BYTES
+) -> ConsumeQueues:
     """The queues of the store at `root`."""
-    queues = ConsumeQueues(files or Files(), root / "consumequeue", FILE_BYTES, open_files=3)
+    queues = ConsumeQueues(files or Files(), root / "consumequeue", file_bytes, open_files=3)
     if load:
         queues.load()
     return queues

@@ -91,15 +91,21 @@ def _without_gap(starts: Sequence[int], file_bytes: int) -> Sequence[int]:
 
 
 def _read(files: QueueFiles, topic: str, queue_id: int, starts: Sequence[int]) -> tuple[bytes, bool]:
-    """The files one behind the other, and whether all have full length.
+    """The files one behind the other, and whether all have full length and no torn unit.
 
     One that is too short counts as if it ended in zeros.
     """
-    parts = [files.read_data(topic, queue_id, start) for start in starts]
-    is_whole = all(length == files.file_bytes for _, length in parts)
+    is_whole, parts = True, []
+    for start in starts:
+        raw, length = files.read_data(topic, queue_id, start)
+        whole_bytes = len(raw) // UNIT_BYTES * UNIT_BYTES
+        # A write that was cut short, by a kill or a full disk, ends with a page, which may be inside a unit.
+        is_torn = any(raw[whole_bytes:])
+        is_whole = is_whole and length == files.file_bytes and not is_torn
+        parts.append(raw[:whole_bytes])
     if len(parts) == 1:
-        return parts[0][0], is_whole
-    return b"".join(raw.ljust(files.file_bytes, b"\0") for raw, _ in parts), is_whole
+        return parts[0], is_whole
+    return b"".join(raw.ljust(files.file_bytes, b"\0") for raw in parts), is_whole
 
 
 def used_units(raw: bytes) -> int:

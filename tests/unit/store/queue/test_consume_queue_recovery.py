@@ -24,6 +24,9 @@ from tests.unit.store.consume_queue_kit import (
     tree,
 )
 
+# More than two pages.
+_LARGE_BYTES = 500 * 20
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -131,6 +134,32 @@ def test_a_short_last_file_is_cut_to_whole_units(folder: Path, tmp_path: Path, l
     path = folder / "00000000000000000300"
     path.write_bytes(path.read_bytes()[:length])
     assert_cut(tmp_path, 15 + length // 20)
+
+
+@pytest.mark.parametrize("tags_code", [0, 7, -1 << 40])
+@pytest.mark.parametrize("written_bytes", [4096, 8192])
+def test_a_unit_whose_write_ended_with_a_page_is_cut(
+    tmp_path: Path, written_bytes: int, tags_code: int
+) -> None:
+    """A kill, or a full disk, ends a write between two pages: the rest of the file is a hole."""
+    queues = open_queues(tmp_path, file_bytes=_LARGE_BYTES)
+    queue = queues.get("orders", 0)
+    for number in range(450):
+        queue.put(number, number * 10, 10, tags_code)
+    queues.flush_round(least_bytes=0)
+    queues.close()
+    (path,) = queue_folder(tmp_path).glob("*")
+    written = path.read_bytes()[:written_bytes]
+    path.unlink()
+    with path.open("wb") as file:
+        file.write(written)
+        file.truncate(_LARGE_BYTES)
+
+    queues = open_queues(tmp_path, file_bytes=_LARGE_BYTES)
+    kept = written_bytes // 20
+    assert queues.get("orders", 0).next_queue_offset == kept
+    assert queues.rebuild_phy_offset == kept * 10
+    assert path.read_bytes() == written[: kept * 20].ljust(_LARGE_BYTES, b"\0")
 
 
 def test_a_file_that_is_made_longer_is_reported(
