@@ -14,8 +14,10 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
+from kourou.access.audit import AuditedRequest, audited_resource, resource_of
+from kourou.access.audit_log import AuditLog
 from kourou.access.lockout import Lockout
 from kourou.access.model import (
     AccessCall,
@@ -26,9 +28,11 @@ from kourou.access.model import (
     RefusalKind,
 )
 from kourou.access.needs import SUB_OR_GET, look_into, publish
-from kourou.access.requests import BODY_CODES, RequestTable
+from kourou.access.quotas import Quotas
+from kourou.access.requests import AUDITED, BODY_CODES, RequestTable
 from kourou.errors import KourouError, ProtocolError, RequestError
 from kourou.protocol.codes import ResponseCode
+from kourou.protocol.signature import ACCESS_KEY
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +44,7 @@ class GateConnection(Protocol):
 
     remote_address: str
     certificate_user: str | None
+    closed: bool
 
 
 class GateRequest(Protocol):
@@ -47,6 +52,7 @@ class GateRequest(Protocol):
 
     code: int
     body: bytes
+    meter: Any
 
     @property
     def version(self) -> int:
@@ -79,11 +85,15 @@ class AccessGate:
         *,
         monotonic_ms: Callable[[], int],
         lockout: Lockout | None = None,
+        quotas: Quotas | None = None,
+        audit_log: AuditLog | None = None,
     ) -> None:
         self._rules = rules
         self._requests = requests
         self._monotonic_ms = monotonic_ms
         self._lockout = lockout
+        self._quotas = quotas
+        self._audit_log = audit_log
         self._last: tuple[GateRequest, Account | None] | None = None
         self.refusals: Counter[RefusalKind] = Counter()
         """How many requests were refused, by the reason."""
@@ -95,10 +105,14 @@ class AccessGate:
         call = _call_of(request)
         try:
             account = self._admit(call)
+            if account is not None and self._quotas is not None and self._quotas.has_limits:
+                self._quotas.admit(call, account, request.connection)
         except AccessRefusedError as error:
             self._refused(call, error)
             raise
         self._last = request, account
+        if self._audit_log is not None and call.code in AUDITED:
+            self._audit(self._audit_log, request, call, account)
 
     def account_of(self, request: GateRequest) -> Account | None:
         """Who sent a request that was admitted; None: it is exempt."""
@@ -125,7 +139,18 @@ class AccessGate:
     def sender(self, access_key: str, topic: str) -> Account | None:
         """The account that may send to `topic` from everywhere, its signature provided. None: `check` has to
         see each request. A lock of its address does not matter: this signature is right."""
-        return self._rules.sender(access_key, topic)
+        account = self._rules.sender(access_key, topic)
+        quotas = self._quotas
+        if account is None or quotas is None or not quotas.has_limits:
+            return account
+        return None if quotas.is_limited(account) else account
+
+    def pulled(self, request: GateRequest, messages: int, size_bytes: int) -> None:
+        """Messages go to a consumer: they count for its account."""
+        quotas = self._quotas
+        if quotas is not None and quotas.has_limits:
+            name = request.connection.certificate_user or request.ext_fields.get(ACCESS_KEY, "")
+            quotas.pulled(name, messages, size_bytes)
 
     def _check_needs(self, request: GateRequest, needs: Needs) -> None:
         call = _call_of(request)
@@ -165,11 +190,23 @@ class AccessGate:
 
     def _refused(self, call: AccessCall, error: AccessRefusedError) -> None:
         self.refusals[error.kind] += 1
+        if self._audit_log is not None:
+            self._audit_log.refused(call, error, resource_of(call))
         lockout = self._lockout
         if lockout is None or error.kind not in _WRONG_LOGINS:
             return
         if lockout.failed(call.address, call.access_key, self._monotonic_ms()):
             _log.warning("wrong logins from %s: further ones are refused for some time", call.address)
+
+    @staticmethod
+    def _audit(log: AuditLog, request: GateRequest, call: AccessCall, account: Account | None) -> None:
+        entry = AuditedRequest(
+            log, "" if account is None else account.name, call.address, audited_resource(call), request.meter
+        )
+        if request.is_oneway:
+            entry.answered(request, None)
+        else:
+            request.meter = entry
 
 
 def _unreadable(error: KourouError, account: Account) -> AccessRefusedError:

@@ -247,6 +247,52 @@ ADMINISTRATORS: Final = frozenset(
 )
 """For administrators only."""
 
+AUDITED: Final = frozenset(
+    {
+        Code.UPDATE_AND_CREATE_TOPIC,
+        Code.UPDATE_AND_CREATE_TOPIC_LIST,
+        Code.UPDATE_AND_CREATE_STATIC_TOPIC,
+        Code.DELETE_TOPIC_IN_BROKER,
+        Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+        Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+        Code.DELETE_SUBSCRIPTIONGROUP,
+        Code.UPDATE_AND_GET_GROUP_FORBIDDEN,
+        Code.INVOKE_BROKER_TO_RESET_OFFSET,
+        Code.CLONE_GROUP_OFFSET,
+        Code.RESUME_CHECK_HALF_MESSAGE,
+        Code.CONSUME_MESSAGE_DIRECTLY,
+        Code.UPDATE_BROKER_CONFIG,
+        Code.CLEAN_EXPIRED_CONSUMEQUEUE,
+        Code.CLEAN_UNUSED_TOPIC,
+        Code.DELETE_EXPIRED_COMMITLOG,
+        Code.CONTROLLER_ELECT_MASTER,
+        Code.FORGET_KOUROU_PRODUCER,
+        Code.FORGET_KOUROU_ATOMIC,
+        Code.UPDATE_AND_CREATE_ACL_CONFIG,
+        Code.DELETE_ACL_CONFIG,
+        Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
+        Code.AUTH_CREATE_USER,
+        Code.AUTH_UPDATE_USER,
+        Code.AUTH_DELETE_USER,
+        Code.AUTH_CREATE_ACL,
+        Code.AUTH_UPDATE_ACL,
+        Code.AUTH_DELETE_ACL,
+        # What shows secrets.
+        Code.GET_BROKER_CLUSTER_ACL_CONFIG,
+        Code.AUTH_GET_USER,
+        Code.AUTH_LIST_USER,
+        # Name servers.
+        Code.PUT_KV_CONFIG,
+        Code.DELETE_KV_CONFIG,
+        Code.WIPE_WRITE_PERM_OF_BROKER,
+        Code.ADD_WRITE_PERM_OF_BROKER,
+        Code.DELETE_TOPIC_IN_NAMESRV,
+        Code.REGISTER_TOPIC_IN_NAMESRV,
+        Code.UPDATE_NAMESRV_CONFIG,
+    }
+)
+"""Administrative requests, each a line of the audit log."""
+
 BODY_CODES: Final = frozenset(
     {
         Code.HEART_BEAT,

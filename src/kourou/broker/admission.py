@@ -130,6 +130,18 @@ class PullForbiddenError(RequestError):
         self.forbidden_type = forbidden_type
 
 
+class RecordAccess(Protocol):
+    """What says whether who sent a request may use a message that it names by its place in the log."""
+
+    def check_read(self, request: Request, topic: str) -> None:
+        """RequestError if messages of `topic` may not be read."""
+        ...
+
+    def check_publish(self, request: Request, topic: str) -> None:
+        """RequestError if messages may not be sent to `topic`."""
+        ...
+
+
 class Admission:
     """The gate of one broker. `before_send` is the live list of hooks that see each message."""
 
@@ -163,6 +175,8 @@ class Admission:
         self.replica_problem: str | None = None
         # Live: the dispatcher looks at it for each request.
         self.request_checks: list[RequestCheck] = []
+        self.record_access: RecordAccess | None = None
+        """None: whoever may send a request may name any message."""
         # Compared for each message, so an attribute.
         self.ruling = Ruling()
         for check in checks:
@@ -206,6 +220,17 @@ class Admission:
         if ruling is not self.ruling:
             for check in self.request_checks:
                 check(request)
+
+    def check_record_read(self, request: Request, topic: str, *, admitted: str | None = None) -> None:
+        """RequestError if a message of `topic`, which was found by its place in the log, may not be read by
+        who sent the request; for the topic `admitted` the request itself was checked."""
+        if self.record_access is not None and topic != admitted:
+            self.record_access.check_read(request, topic)
+
+    def check_record_publish(self, request: Request, topic: str, *, admitted: str | None = None) -> None:
+        """The same for publishing it."""
+        if self.record_access is not None and topic != admitted:
+            self.record_access.check_publish(request, topic)
 
     def sees_messages_of(self, topic: str) -> bool:
         """Whether a check has to see each message of `topic`: the fast path is closed for it."""

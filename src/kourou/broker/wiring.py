@@ -66,7 +66,9 @@ def access_part(services: BrokerServices) -> tuple[BrokerPart, ...]:
     config = services.config
     if not (config.acl_enable or config.authentication_enabled):
         return ()
-    from kourou.broker.access.part import AccessPart, AuthAccounts, PlainAccounts  # a start should be short
+    # A start without it should be short.
+    from kourou.broker.access.accounts import AuthAccounts, PlainAccounts
+    from kourou.broker.access.part import AccessPart
 
     accounts = (
         PlainAccounts(config)
@@ -79,15 +81,16 @@ def access_part(services: BrokerServices) -> tuple[BrokerPart, ...]:
             on_change=services.admission.invalidate,
         )
     )
-    return (
-        AccessPart(
-            config=config,
-            accounts=accounts,
-            admission=services.admission,
-            disk=services.disk,
-            monotonic_ms=services.monotonic_ms,
-        ),
+    part = AccessPart(
+        config=config,
+        accounts=accounts,
+        admission=services.admission,
+        disk=services.disk,
+        now_ms=services.now_ms,
+        monotonic_ms=services.monotonic_ms,
     )
+    services.pulls.charge = part.gate.pulled
+    return (part,)
 
 
 def tables_part(services: BrokerServices) -> TablesPart:
@@ -177,6 +180,7 @@ def groups_part(services: BrokerServices) -> HandlersPart:
             consumers=consumers,
             requests=services.requests,
             records=services.records,
+            admission=services.admission,
         ),
         services.locks,
         periodic=(
@@ -327,6 +331,7 @@ def pull_part(services: BrokerServices) -> HandlersPart:
         disk=services.disk,
         requests=services.requests,
         records=services.records,
+        admission=services.admission,
     )
     check = Periodic(5.0, services.holds.check, "check-held-pulls")
     return HandlersPart(services.pulls, queries, periodic=(check,))

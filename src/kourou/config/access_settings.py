@@ -119,6 +119,44 @@ class AccessGateSettings:
     access_lockout_time: int = _gate(
         "accessLockoutTime", LONG, 60_000, "How long an address is locked out, in ms.", low=1
     )
+    access_limits_path: str | None = _gate(
+        "accessLimitsPath",
+        STRING,
+        None,
+        "The file with limits of accounts, followed while the server runs ([security.md](security.md)); "
+        "`conf/limits.json` in the home folder if not set. Without the file there are no limits.",
+    )
+    access_audit_log_enable: bool = _gate(
+        "accessAuditLogEnable",
+        BOOL,
+        True,
+        "With access control: write a line of JSON for each refusal and each administrative request.",
+    )
+    access_audit_log_path: str | None = _gate(
+        "accessAuditLogPath",
+        STRING,
+        None,
+        "That file; `audit_broker_`, name and id of the broker, and `.log` in the folder `logs` of the home "
+        "folder if not set, of a name server `audit_namesrv.log`.",
+    )
+    access_audit_log_file_size: int = _gate(
+        "accessAuditLogFileSize",
+        LONG,
+        104_857_600,
+        "At which size a new file of the audit log begins, in bytes.",
+        low=4_096,
+    )
+    access_audit_log_files: int = _gate(
+        "accessAuditLogFiles", INT, 10, "How many older files of it are kept.", low=0, high=10_000
+    )
+    access_audit_log_interval: int = _gate(
+        "accessAuditLogInterval",
+        LONG,
+        10_000,
+        "Refusals of the same kind, user, address and request within this time, in ms, become one line with "
+        "their number.",
+        low=1,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
@@ -169,6 +207,12 @@ class AccessSettings(AccessGateSettings):
         secret=True,
         check=_user,
     )
+    migrate_auth_from_v1_enabled: bool = _own(
+        "migrateAuthFromV1Enabled",
+        BOOL,
+        False,
+        "At the start, make users and policies of the accounts of `plain_acl.yml` that are not there yet.",
+    )
     access_open_acl_admin: bool = _own(
         "accessOpenAclAdmin",
         BOOL,
@@ -216,7 +260,7 @@ def access_problem(*, acl: bool, authentication: bool, authorization: bool) -> s
         other = "authenticationEnabled" if authentication else "authorizationEnabled"
         return (
             f"aclEnable=true and {other}=true exclude each other: choose the accounts of RocketMQ 4 or the "
-            "users of RocketMQ 5"
+            "users of RocketMQ 5 (migrateAuthFromV1Enabled=true takes the accounts over)"
         )
     if authorization and not authentication:
         return (

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kourou.broker.access import part
 from kourou.protocol.bodies.acl import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from kourou.protocol.bodies.codec import encode_body
 from kourou.protocol.codes import RequestCode, ResponseCode
@@ -183,6 +185,64 @@ async def test_wrong_logins_are_locked_out_and_others_served(tmp_path: Path) -> 
         assert remarks[4] == "check signature failed."
         assert "too many wrong logins from 127.0.0.1" in (remarks[5] or "")
         assert (await peer.send(ROOT)).code == 0
+
+
+async def test_limits_are_followed_while_the_broker_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(part, "RELOAD_S", 0.02)
+    (tmp_path / "conf").mkdir()
+    limits = tmp_path / "conf" / "limits.json"
+    async with guarded(tmp_path, **AUTH, rocketmq_home=str(tmp_path)) as peer:
+        await peer.create_user(ALICE)
+        await peer.grant("alice", "Topic:TopicTest", "Pub")
+        assert (await peer.send(ALICE)).code == 0
+        limits.write_text('{"alice": {"producedBytesPerSecond": 1}}')
+        remarks: list[str] = []
+        while not remarks or "over its limit" not in remarks[-1]:
+            answer = await peer.send(ALICE)
+            remarks.append(answer.remark or "")
+            await asyncio.sleep(0.01)
+        assert answer.code == ResponseCode.SYSTEM_BUSY
+        assert "more than 1 bytes are sent per second, wait" in remarks[-1]
+        assert (await peer.send(ROOT)).code == 0
+
+
+async def test_refusals_and_administration_are_in_the_audit_log(tmp_path: Path) -> None:
+    log = tmp_path / "audit.log"
+    async with guarded(tmp_path, **AUTH, access_audit_log_path=str(log)) as peer:
+        await peer.create_user(ALICE)
+        for _ in range(3):
+            assert (await peer.send(ALICE)).code == 16
+    text = log.read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    made, refused, repeated = lines
+    assert (made["event"], made["user"], made["request"]) == ("admin", "root", "AUTH_CREATE_USER")
+    assert (made["resource"], made["outcome"]) == ("username=alice", 0)
+    assert (refused["event"], refused["user"], refused["resource"]) == ("refused", "alice", "Topic:TopicTest")
+    assert repeated["count"] == 2
+    assert "secret" not in text
+
+
+async def test_messages_found_by_offset_are_checked_by_their_topic(tmp_path: Path) -> None:
+    async with guarded(tmp_path, **AUTH) as peer:
+        await peer.create_user(ALICE)
+        for resource, actions in (("Topic:mine", ("Pub", "Sub", "Get")), ("Group:g", ("Sub",))):
+            await peer.grant("alice", resource, *actions)
+        sent = await peer.send(ROOT, "secret-topic")
+        assert sent.code == 0, sent.remark
+        offset = str(int((sent.ext_fields or {})["msgId"][16:], 16))
+        for code, fields in (
+            (RequestCode.VIEW_MESSAGE_BY_ID, {"topic": "mine", "offset": offset}),
+            (
+                RequestCode.CONSUMER_SEND_MSG_BACK,
+                {"offset": offset, "group": "g", "delayLevel": "0", "originTopic": "mine"},
+            ),
+        ):
+            refused = await peer.call(code, ALICE, fields)
+            assert refused.code == 16, (code, refused.remark)
+            assert "Topic:secret-topic" in (refused.remark or "")
+            assert (await peer.call(code, ROOT, fields)).code == 0
 
 
 async def test_no_request_switches_access_control_off(tmp_path: Path) -> None:

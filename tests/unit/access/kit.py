@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from kourou.access.model import AccessCall, AccessRefusedError, Account, RefusalKind
 from kourou.access.signatures import is_signed_by
@@ -19,10 +20,13 @@ def signed(fields: Mapping[str, str], account: Account, body: bytes = b"") -> di
     return {**found, SIGNATURE: signature_of(found, body, account.secret_key)}
 
 
-@dataclass
+@dataclass(eq=False)
 class FakeConnection:
+    """A connection as the gate sees it."""
+
     remote_address: str = "10.0.0.1:4711"
     certificate_user: str | None = None
+    closed: bool = False
 
 
 @dataclass
@@ -34,6 +38,7 @@ class FakeRequest:
     body: bytes = b""
     version: int = 493
     is_oneway: bool = False
+    meter: Any = None
     connection: FakeConnection = field(default_factory=FakeConnection)
 
 

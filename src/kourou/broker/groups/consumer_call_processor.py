@@ -21,6 +21,7 @@ from kourou.transport.dispatcher import run_request
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:
+    from kourou.broker.admission import Admission
     from kourou.broker.groups.consumers import ConsumerManager
     from kourou.broker.settings import LiveConfig
     from kourou.broker.storage.record_reads import RecordReader
@@ -43,6 +44,7 @@ class ConsumerCallProcessor:
         consumers: ConsumerManager,
         requests: TaskOwner,
         records: RecordReader,
+        admission: Admission,
     ) -> None:
         self._config = config
         self._topics = topics
@@ -50,6 +52,7 @@ class ConsumerCallProcessor:
         self._consumers = consumers
         self._requests = requests
         self._records = records
+        self._admission = admission
 
     def processors(self) -> dict[int, Processor]:
         return {
@@ -85,6 +88,9 @@ class ConsumerCallProcessor:
         record = await self._records.read(lambda reads: reads.record(phy_offset))
         if record is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {phy_offset}")
+        if self._admission.record_access is not None:
+            topic = decode_record(record).topic
+            self._admission.check_record_read(request, topic, admitted=header.topic)
         fields = {**request.ext_fields, **self._sys_flags(header, record)}
         fields["brokerName"] = self._config.current.broker_name or ""
         await _call(request, header.consumer_group, channel, fields, record)

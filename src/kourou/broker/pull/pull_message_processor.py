@@ -102,6 +102,8 @@ class PullMessageProcessor:
         self._lines = ColdPullQueues(requests)
         # Called with what is delivered to a consumer.
         self.on_delivery: Callable[[GetMessageResult], None] | None = None
+        # Called with a request and how many messages and bytes go out for it, for the limits of accounts.
+        self.charge: Callable[[Request, int, int], None] | None = None
         self._find_queue = queues.find
         self._reader = reader
         self._turns = ColdReadThrottle(lambda: log.max_phy_offset)
@@ -354,6 +356,8 @@ class PullMessageProcessor:
         answer_found(request, result, broker_id, topic_sys_flag)
         if self.on_delivery is not None:
             self.on_delivery(result)
+        if self.charge is not None:
+            self.charge(request, result.message_count, result.size_bytes)
         group, topic = header.consumer_group, header.topic
         self._offsets.commit_pull(group, topic, header.queue_id, result.next_begin_offset)
         self._stats.pulled(group, topic, result.message_count, result.size_bytes)

@@ -17,10 +17,12 @@ from kourou.protocol.headers import (
     QueryMessageResponseHeader,
     ViewMessageRequestHeader,
 )
+from kourou.protocol.record import decode_record
 from kourou.transport.dispatcher import run_request
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:
+    from kourou.broker.admission import Admission
     from kourou.broker.settings import LiveConfig
     from kourou.broker.storage.disk_threads import DiskThreads
     from kourou.broker.storage.record_reads import RecordReader
@@ -45,12 +47,14 @@ class QueryMessageProcessor:
         disk: DiskThreads,
         requests: TaskOwner,
         records: RecordReader,
+        admission: Admission,
     ) -> None:
         self._config = config
         self._index = index
         self._disk = disk
         self._requests = requests
         self._records = records
+        self._admission = admission
         # Each may walk for seconds: side by side they would take all disk threads.
         self._one_by_one = asyncio.Lock()
         self._waiting = 0
@@ -74,7 +78,9 @@ class QueryMessageProcessor:
                 phy_offsets = await self._indexed(header)
         finally:
             self._waiting -= 1
-        records = await self._records.read(lambda reads: _fitting(reads, phy_offsets))
+        # The index has hashes of names: other topics may have the same.
+        topic = None if self._admission.record_access is None else header.topic
+        records = await self._records.read(lambda reads: _fitting(reads, phy_offsets, topic))
         self._answer_query(request, records)
 
     async def _indexed(self, header: QueryMessageRequestHeader) -> list[int]:
@@ -105,7 +111,8 @@ class QueryMessageProcessor:
 
     def view_message_by_id(self, request: Request) -> None:
         """VIEW_MESSAGE_BY_ID: the one record at a place of the log."""
-        phy_offset = request.header(ViewMessageRequestHeader).phy_offset
+        header = request.header(ViewMessageRequestHeader)
+        phy_offset = header.phy_offset
 
         def read(reads: RecordReads) -> bytes | None:
             return reads.record(phy_offset)
@@ -113,18 +120,23 @@ class QueryMessageProcessor:
         def answer(record: bytes | None) -> None:
             if record is None:
                 request.error(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {phy_offset}")
-            else:
-                request.reply(body=record)
+                return
+            if self._admission.record_access is not None:
+                topic = decode_record(record).topic
+                self._admission.check_record_read(request, topic, admitted=header.topic)
+            request.reply(body=record)
 
         self._records.when_read(request, read, answer)
 
 
-def _fitting(reads: RecordReads, phy_offsets: list[int]) -> list[bytes]:
-    """As many of the first records as a client takes in one answer."""
+def _fitting(reads: RecordReads, phy_offsets: list[int], topic: str | None) -> list[bytes]:
+    """As many of the first records as a client takes in one answer; only those of `topic` if it is given."""
     records: list[bytes] = []
     size_bytes = 0
     for phy_offset in phy_offsets:
         record = reads.record(phy_offset) or b""
+        if record and topic is not None and decode_record(record).topic != topic:
+            continue
         size_bytes += len(record)
         if size_bytes > _MAX_BODY_BYTES:
             break

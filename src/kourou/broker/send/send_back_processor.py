@@ -114,6 +114,8 @@ class SendBackProcessor:
                 ResponseCode.SYSTEM_ERROR,
                 f"look message by offset failed, {header.phy_offset}: not a message, or no longer there",
             )
+        admitted = retry_topic(header.group)
+        self._admission.check_record_read(request, record.topic, admitted=admitted)
         max_times = group_config.retry_max_times
         if header.max_reconsume_times is not None and request.version >= V3_4_9:
             max_times = header.max_reconsume_times

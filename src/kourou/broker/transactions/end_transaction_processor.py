@@ -207,6 +207,7 @@ class EndTransactionProcessor:
         done = None if request.is_oneway else partial(_answer, request)
         is_commit = header.commit_or_rollback == _COMMIT
         topic = half.topic if isinstance(half, CachedHalfMessage) else _real_topic(half)
+        self._admission.check_record_publish(request, topic, admitted=header.topic)
         age_ms = self._clock_watch.age_ms(half.born_timestamp) or 0
         self._events.transaction_ended(topic, age_ms, is_commit=is_commit)
         if not is_commit:
