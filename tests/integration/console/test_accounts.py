@@ -11,6 +11,7 @@ import pytest
 from kourou.broker.admission import RequestCheck
 from kourou.client.core.credentials import Credentials
 from kourou.console import cluster_sessions
+from kourou.console.api_errors import ApiError
 from kourou.console.app import CSRF_HEADER, ENDPOINTS
 from kourou.console.endpoints import Read, Role
 from kourou.console.security.accounts import AccountLogins
@@ -210,14 +211,18 @@ async def test_a_logout_leaves_no_keys_behind(guarded: Console, caplog: pytest.L
     assert SECRETS["ada"] not in guarded.context.audit.path.read_text()
 
 
-async def test_guessing_keys_is_stopped_before_it_reaches_the_brokers(
+async def test_guesses_end_before_the_brokers_lock_the_console_out(
     guarded: Console, accounts: Accounts
 ) -> None:
-    for _ in range(10):
-        await guarded.log_in("ada", "wrong", status=401)
-    accounts.refused.clear()
-    await guarded.log_in("ada", "wrong", status=429)
-    assert not accounts.refused
+    access = guarded.context.access
+    for number in range(15):
+        with pytest.raises(ApiError, match="does not accept"):
+            await access.log_in("ada", "wrong", f"10.0.0.{number}")
+    assert len(accounts.refused) == 30  # at both brokers
+    with pytest.raises(ApiError, match="too many"):
+        await access.log_in("ada", "wrong", "10.0.0.99")
+    assert len(accounts.refused) == 30  # at both brokers
+    assert await access.log_in("bob", SECRETS["bob"], "10.0.0.1")
 
 
 async def test_a_change_needs_the_csrf_token_of_the_session(guarded: Console) -> None:

@@ -33,8 +33,7 @@ _KeyT = TypeVar("_KeyT", str, bytes)
 SESSION_COOKIE: Final = "kourou_session"
 SESSION_IDLE_S: Final = 8 * 3600
 _MAX_SESSIONS: Final = 1_000
-# Failed attempts within a minute: of one user from one address, and of all users from one address. Not of a
-# user from any address: that would let a stranger lock an administrator out.
+# Failed attempts within a minute: of one user from one address, and of all users from one address.
 _MAX_FAILURES: Final = 10
 _MAX_ADDRESS_FAILURES: Final = 100
 _FAILURE_WINDOW_S: Final = 60.0
@@ -176,6 +175,8 @@ class Access:
     async def _check_password(self, user: str, password: str, address: str) -> Login:
         assert self._logins is not None
         limits = {f"{address} {user[:64]}": _MAX_FAILURES, address: _MAX_ADDRESS_FAILURES}
+        if (everywhere := self._logins.max_failures) is not None:
+            limits |= {f"* {user[:64]}": everywhere[0], "*": everywhere[1]}
         async with self._checking:
             # Not before: attempts that wait here at the same time count, too.
             if any(self._failures_of(key) >= limit for key, limit in limits.items()):

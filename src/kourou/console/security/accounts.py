@@ -31,7 +31,7 @@ from kourou.protocol.headers import GetUserRequestHeader
 
 _PROBE: Final = RequestCode.GET_BROKER_RUNTIME_INFO
 _MAX_BROKERS: Final = 8
-"""Each broker has its own accounts. A failed login costs each of them two requests."""
+"""Each broker has its own accounts."""
 _MAX_KEY: Final = 256
 
 
@@ -45,6 +45,9 @@ class AccountLogins:
         "after too many wrong signatures; the log of the broker says which"
     )
     at_once: Final = 8
+    # Brokers lock out the console's address, for a user after 20 wrong logins a minute, for all after 200:
+    # with it those who are logged in. Guesses end here before.
+    max_failures: Final = (15, 150)
 
     renew_s: Final = 60.0
 
@@ -63,15 +66,14 @@ class AccountLogins:
                 if refusal(error) is not None:
                     return None
                 raise
-            is_checked = False
+            is_open = False
             for master in masters[:_MAX_BROKERS]:
-                others = await self._refusal_of_others(user, master.address)
-                if others is None or is_about_permission(others):
+                if not await _accepts(admin, master.address):
                     continue
-                is_checked = True
-                if await _accepts(admin, master.address):
+                if await self._refuses_others(user, master.address):
                     return Login(user, await _role(admin, master.address, user), "", credentials)
-        if not is_checked:
+                is_open = True
+        if is_open or not masters:
             raise _not_checked(len(masters))
         return None
 
@@ -93,10 +95,11 @@ class AccountLogins:
                 pass
         return None if is_refused else login
 
-    async def _refusal_of_others(self, user: str, address: str) -> str | None:
-        """What a broker says to somebody who does not know the secret key; None: nothing, it accepts it."""
+    async def _refuses_others(self, user: str, address: str) -> bool:
+        """Whether a broker refuses somebody who does not know the secret key."""
         async with self._admin(Credentials(user, secrets.token_urlsafe(24))) as stranger:
-            return await _refusal_at(stranger, address)
+            words = await _refusal_at(stranger, address)
+        return words is not None and not is_about_permission(words)
 
     def _admin(self, credentials: Credentials) -> Admin:
         options: ClientOptions = {**self._client, "credentials": credentials}

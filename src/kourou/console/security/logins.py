@@ -46,6 +46,11 @@ class Logins(Protocol):
         ...
 
     @property
+    def max_failures(self) -> tuple[int, int] | None:
+        """Wrong logins a minute, from all addresses together: of one user, and of all; None: no limit."""
+        ...
+
+    @property
     def renew_s(self) -> float:
         """How old a login may be that is used without renewal."""
         ...
@@ -66,6 +71,8 @@ class FileLogins:
     hint: Final = ""
     # Each hash takes 16 MiB.
     at_once: Final = 2
+    # A stranger must not lock an administrator out.
+    max_failures: Final = None
     renew_s: Final = 0.0
 
     def __init__(self, users: UsersFile) -> None:
