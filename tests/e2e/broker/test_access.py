@@ -135,6 +135,14 @@ async def test_users_and_policies_act_at_once(tmp_path: Path) -> None:
         assert (await peer.send(ALICE)).code == 0
         assert (await peer.send(None)).remark == "username cannot be null."
         assert (await peer.send(("alice", "wrong"))).remark == "check signature failed."
+        # By the kernel's fast path, where there is one: it is as strict, and follows changes at once.
+        for _ in range(10):
+            assert (await peer.send(ALICE)).code == 0
+        assert (await peer.send(("alice", "wrong"))).remark == "check signature failed."
+        assert "Topic:other" in ((await peer.send(ALICE, "other")).remark or "")
+        deleted = await peer.call(RequestCode.AUTH_DELETE_ACL, ROOT, {"subject": "User:alice"})
+        assert deleted.code == 0
+        assert "no matched policies" in ((await peer.send(ALICE)).remark or "")
 
 
 async def test_a_held_pull_is_refused_when_its_permission_is_gone(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from kourou.access.requests import RequestTable
 from kourou.broker.access.accounts import home_of
 from kourou.broker.admission import RequestCheck
 from kourou.broker.part import BrokerPart, processors_of
+from kourou.broker.send.signed_sends import SignedSends
 from kourou.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -69,7 +70,11 @@ class AccessPart(BrokerPart):
             audit_log=self._audit_log,
         )
         self._handlers = accounts.handlers(self.gate)
-        self.check = RequestCheck(self.gate.check)
+        # Who sends with a certificate need not sign: the check has to see those.
+        fast_sends = SignedSends(
+            self.gate.sender, concerns=lambda connection: connection.certificate_user is None
+        )
+        self.check = RequestCheck(self.gate.check, fast_sends=fast_sends)
         admission.add(self.check)
         admission.record_access = self.gate
 
