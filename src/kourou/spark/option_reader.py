@@ -104,12 +104,19 @@ class OptionReader:
             self.problems.append(f"option {name}={shown!r}: {error}")
             return default
 
+    def _without_secrets(self, problem: str) -> str:
+        """A secret that was given as the value of another option by mistake is not shown either."""
+        for name in ("secretKey", "securityToken"):
+            if secret := self.text(name):
+                problem = problem.replace(secret, "…")
+        return problem
+
     def finish(self) -> None:
         """Raise ConfigError with all problems, including unknown names."""
         unknown = [self._unknown(name) for name in self._values if name not in self._names]
         problems = [*unknown, *self.problems]
         if problems:
-            raise refusal(self.kind, problems)
+            raise refusal(self.kind, list(map(self._without_secrets, problems)))
 
     def _unknown(self, name: str) -> str:
         nearest = get_close_matches(name, self._names, n=1, cutoff=0.6)
