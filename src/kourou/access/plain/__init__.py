@@ -6,6 +6,7 @@
     accounts.py        an account, a file with accounts, the table of all files
     accounts_file.py   plain_acl.yml and the folder acl: found, read, checked
     rules.py           PlainRules: who may do what, by the table that is in force
+    hash_order.py      which of several refused resources is named, as in RocketMQ
     edits.py           changes that the admin requests make
 
 Not here: the requests themselves (broker/access/plain_processor.py).

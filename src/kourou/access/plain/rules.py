@@ -21,6 +21,7 @@ from kourou.access.model import AccessCall, AccessRefusedError, Account, Action,
 from kourou.access.plain.accounts import AccountTable, PlainAccount, described, resource_key
 from kourou.access.plain.accounts_file import AccountFiles, Fingerprint
 from kourou.access.plain.addresses import parse_address
+from kourou.access.plain.hash_order import in_hash_order
 from kourou.access.signatures import is_signed_by
 from kourou.errors import ConfigError
 from kourou.protocol.codes import ResponseCode
@@ -164,12 +165,17 @@ def _check_permissions(call: AccessCall, account: PlainAccount) -> None:
     if call.needs.is_plain_admin_only and not account.is_admin:
         text = f"Need admin permission for request code={call.code}, but accessKey={account.name} is not"
         raise _refused(RefusalKind.NO_PERMISSION, text, _CHECK_PERM, 580, account.name)
-    for need in call.needs.plain:
-        if not _is_trace(need) and not account.is_granted(need):
-            key = resource_key(need)
-            line = 610 if key in account.listed else 605
-            text = f"No default permission for {described(key)}"
-            raise _refused(RefusalKind.NO_PERMISSION, text, _CHECK_PERM, line, account.name)
+    refused = {
+        resource_key(need)
+        for need in call.needs.plain
+        if not _is_trace(need) and not account.is_granted(need)
+    }
+    if refused:
+        needed = dict.fromkeys(map(resource_key, call.needs.plain))
+        key = next(key for key in in_hash_order(needed) if key in refused)
+        text = f"No default permission for {described(key)}"
+        line = 610 if key in account.listed else 605
+        raise _refused(RefusalKind.NO_PERMISSION, text, _CHECK_PERM, line, account.name)
 
 
 def _is_trace(need: Need) -> bool:

@@ -133,6 +133,18 @@ def test_a_retry_topic_is_its_group(rules: PlainRules) -> None:
     assert words(refusal(rules, topic("%DLQ%any", Action.SUB))).endswith("topic:%DLQ%any")
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "named"),
+    [
+        ("orders", "closed", "group:closed"),
+        ("Other", "closed", "group:closed"),
+        ("Orders", "closed", "topic:Orders"),
+    ],
+)
+def test_one_refused_resource_is_named(rules: PlainRules, first: str, second: str, named: str) -> None:
+    assert words(refusal(rules, topic(first, Action.SUB), group(second))).endswith(named)
+
+
 # -- senders -----------------------------------------------------------------------------------------
 
 
