@@ -6,6 +6,7 @@ Used by assembly.py alone, which says in which order the parts start.
 from __future__ import annotations
 
 from kourou.access.inner_keys import has_access_control, inner_keys
+from kourou.broker.access.absent import NoAuthProcessor, NoPlainAclProcessor
 from kourou.broker.admin.config_processor import ConfigProcessor
 from kourou.broker.admin.runtime_info import RuntimeInfo
 from kourou.broker.atomic.coordinator import AtomicCoordinator
@@ -62,16 +63,23 @@ from kourou.transport.connection import BulkHandler
 
 
 def access_part(services: BrokerServices) -> tuple[BrokerPart, ...]:
-    """Access control, where the configuration has it."""
+    """Access control, where the configuration has it; else what refuses its admin requests."""
     config = services.config
     if not (config.acl_enable or config.authentication_enabled):
-        return ()
+        return (HandlersPart(NoPlainAclProcessor(), NoAuthProcessor()),)
     # A start without it should be short.
     from kourou.broker.access.accounts import AuthAccounts, PlainAccounts
     from kourou.broker.access.part import AccessPart
 
     accounts = (
-        PlainAccounts(config)
+        PlainAccounts(
+            services.live_config,
+            address=services.address,
+            disk=services.disk,
+            requests=services.requests,
+            now_ms=services.now_ms,
+            on_change=services.admission.invalidate,
+        )
         if config.acl_enable
         else AuthAccounts(
             config,

@@ -203,6 +203,12 @@ FIVE: list[tuple[Any, str]] = [
         '{"acks":[{"b":"AQI=","c":"CG","it":60000,"pt":1,"q":0,"r":"0","rq":0,"so":5,"t":"T"}],'
         '"brokerName":"broker-a"}',
     ),
+    (
+        b.PlainAclConfig,
+        '{"globalWhiteAddrs":["10.0.0.*"],"plainAccessConfigs":[{"accessKey":"account","admin":false,'
+        '"defaultGroupPerm":"SUB","defaultTopicPerm":"DENY","groupPerms":["CG=SUB"],"secretKey":"12345678",'
+        '"topicPerms":["T=PUB|SUB"],"whiteRemoteAddress":""}]}',
+    ),
     (b.UserInfo, '{"password":"p","userStatus":"enable","userType":"Super","username":"alice"}'),
     (
         b.AclInfo,

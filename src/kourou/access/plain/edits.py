@@ -36,12 +36,17 @@ class NoSuchAccountError(ConfigError):
         super().__init__(f"there is no account {access_key}")
 
 
+class NoSuchAccountsFileError(ConfigError):
+    """No file of accounts has this path."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountChange:
     """An account to create, or what changes in one. What is None stays as it is."""
 
-    access_key: str
-    secret_key: str = field(repr=False)
+    access_key: str | None
+    """None is refused, as is a missing secret key: in RocketMQ's words."""
+    secret_key: str | None = field(repr=False)
     white_remote_address: str | None = None
     is_admin: bool = False
     """Never stays as it is: this is how RocketMQ does it."""
@@ -74,12 +79,12 @@ class AccountEditor:
 
     def put(self, files: AccountFiles, change: AccountChange) -> None:
         """Create an account, in the default file, or change it in its own."""
-        _check_change(change)
-        found = files.load().accounts.get(change.access_key)
+        access_key = _checked(change)
+        found = files.load().accounts.get(access_key)
         path = files.default if found is None else found.file
         document = _document(path)
         accounts = _list(document, ACCOUNTS_KEY)
-        number = _number_of(change.access_key, accounts)
+        number = _number_of(access_key, accounts)
         before = {} if number is None else accounts.pop(number)
         accounts.append({**before, **change.values()})
         self._write(files, path, document)
@@ -96,8 +101,8 @@ class AccountEditor:
         self._write(files, found.file, document)
 
     def set_white(self, files: AccountFiles, addresses: Sequence[str], file: str | None = None) -> None:
-        """Replace the white list of a file, the default one if none is named. Only files of accounts that
-        exist can be named."""
+        """Replace the white list of a file, the default one if none is named. NoSuchAccountsFileError for any
+        file but those with accounts."""
         path = _named(files, file) if file else files.default
         document = _document(path)
         document[WHITE_KEY] = list(addresses)
@@ -114,15 +119,17 @@ class AccountEditor:
             raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-def _check_change(change: AccountChange) -> None:
-    """ConfigError, in RocketMQ's words but without the secret."""
-    if min(len(change.access_key), len(change.secret_key)) < MIN_KEY_LENGTH:
+def _checked(change: AccountChange) -> str:
+    """The access key of a change. ConfigError, in RocketMQ's words but without the secret."""
+    key, secret = change.access_key or "", change.secret_key or ""
+    if min(len(key), len(secret)) < MIN_KEY_LENGTH:
         raise ConfigError(
-            f"The accessKey={change.access_key} and secretKey={_MASKED} cannot be null and length should "
-            f"longer than {MIN_KEY_LENGTH - 1}"
+            f"The accessKey={key or 'null'} and secretKey={_MASKED if secret else 'null'} cannot be null and "
+            f"length should longer than {MIN_KEY_LENGTH - 1}"
         )
     check_grants(change.topic_perms or ())
     check_grants(change.group_perms or ())
+    return key
 
 
 def _document(path: Path) -> Document:
@@ -148,7 +155,9 @@ def _named(files: AccountFiles, file: str) -> Path:
     """One of the files, by its full path. A path that leads out of their folders is none of them."""
     path = Path(file)
     if path not in files.paths():
-        raise ConfigError(f"{file} is not one of the files of accounts below {files.default.parent}")
+        raise NoSuchAccountsFileError(
+            f"{file} is not one of the files of accounts below {files.default.parent}"
+        )
     return path
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,7 +13,9 @@ from kourou.access.auth.settings import AuthSettings, Credentials, parse_whiteli
 from kourou.access.auth.tables import AuthTables
 from kourou.access.plain.accounts_file import AccountFiles
 from kourou.access.plain.rules import PlainRules
+from kourou.broker.access.absent import NoAuthProcessor, NoPlainAclProcessor
 from kourou.broker.access.auth_processor import AuthProcessor
+from kourou.broker.access.plain_processor import PlainAclProcessor
 from kourou.broker.settings import store_root
 
 if TYPE_CHECKING:
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from kourou.access.gate import AccessGate
     from kourou.access.model import AccessRules
     from kourou.broker.part import Handler
+    from kourou.broker.settings import LiveConfig
     from kourou.broker.storage.disk_threads import DiskThreads
     from kourou.config.broker import BrokerConfig
     from kourou.transport.tasks import TaskOwner
@@ -50,8 +54,27 @@ class Accounts(Protocol):
 class PlainAccounts:
     """Those of RocketMQ 4."""
 
-    def __init__(self, config: BrokerConfig) -> None:
-        self.rules = PlainRules(AccountFiles.of_home(home_of(config)))
+    def __init__(
+        self,
+        config: LiveConfig,
+        *,
+        address: str,
+        disk: DiskThreads,
+        requests: TaskOwner,
+        now_ms: Callable[[], int],
+        on_change: Callable[[], None],
+    ) -> None:
+        self.rules = PlainRules(AccountFiles.of_home(home_of(config.current)))
+        self._make_processor = partial(
+            PlainAclProcessor,
+            rules=self.rules,
+            rules_changed=on_change,
+            config=config,
+            address=address,
+            disk=disk,
+            requests=requests,
+            now_ms=now_ms,
+        )
 
     def load(self) -> None:
         """Read the files."""
@@ -63,7 +86,7 @@ class PlainAccounts:
 
     def handlers(self, gate: AccessGate) -> list[Handler]:
         """The admin requests of RocketMQ 4."""
-        return []
+        return [self._make_processor(is_admin=gate.is_administrator), NoAuthProcessor()]
 
 
 class AuthAccounts:
@@ -107,7 +130,8 @@ class AuthAccounts:
         return [
             AuthProcessor(
                 tables=self._tables, is_super=gate.is_administrator, disk=self._disk, requests=self._requests
-            )
+            ),
+            NoPlainAclProcessor(),
         ]
 
 

@@ -183,18 +183,3 @@ class AuthProcessor:
                     ) from error
                 self._tables.adopt(data)
         request.reply()
-
-
-def _refuse(request: Request) -> None:
-    raise RequestError(
-        ResponseCode.SYSTEM_ERROR,
-        "The authenticationMetadataProvider is not configured. This broker has no users: it was started "
-        "without authenticationEnabled=true",
-    )
-
-
-class NoAuthProcessor:
-    """Refuses the same requests where RocketMQ 5's access control is off."""
-
-    def processors(self) -> dict[int, Processor]:
-        return dict.fromkeys(_CODES, _refuse)

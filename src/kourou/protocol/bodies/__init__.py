@@ -8,6 +8,8 @@ One file per area; a new shape is added to its file and to the list here.
 
 from kourou.protocol.bodies.acl import (
     AclInfo,
+    PlainAccessConfig,
+    PlainAclConfig,
     PolicyEntryInfo,
     PolicyInfo,
     UserInfo,
@@ -217,6 +219,8 @@ __all__ = [
     "OffsetMovedEvent",
     "OffsetSerializeWrapper",
     "OffsetWrapper",
+    "PlainAccessConfig",
+    "PlainAclConfig",
     "PolicyEntryInfo",
     "PolicyInfo",
     "PopProcessQueueInfo",

@@ -1,8 +1,31 @@
-"""Users and policies of ACL 2.0 (3001 to 3010, 5.x). A policy entry allows or denies actions."""
+"""Accounts of ACL 1.0 (54, 4.x); users and policies of ACL 2.0 (3001 to 3010, 5.x).
+
+A policy entry allows or denies actions.
+"""
 
 from __future__ import annotations
 
 from kourou.protocol.bodies.shape import Body
+
+
+class PlainAccessConfig(Body):
+    """One account of 4.x; permissions are `name=PERM`."""
+
+    access_key: str | None = None
+    secret_key: str | None = None
+    white_remote_address: str | None = None
+    admin: bool = False
+    default_topic_perm: str | None = None
+    default_group_perm: str | None = None
+    topic_perms: list[str] | None = None
+    group_perms: list[str] | None = None
+
+
+class PlainAclConfig(Body):
+    """All accounts of a broker, and the addresses that need none (54)."""
+
+    global_white_addrs: list[str] = []
+    plain_access_configs: list[PlainAccessConfig] = []
 
 
 class UserInfo(Body):

@@ -25,7 +25,7 @@ __all__ = [
 class CreateAccessConfigRequestHeader(CommandHeader, kw_only=True):
     """UPDATE_AND_CREATE_ACL_CONFIG; permissions are `name=PERM` joined by commas."""
 
-    access_key: str
+    access_key: str | None = None
     secret_key: str | None = None
     white_remote_address: str | None = None
     admin: bool | None = None
@@ -38,7 +38,7 @@ class CreateAccessConfigRequestHeader(CommandHeader, kw_only=True):
 class DeleteAccessConfigRequestHeader(CommandHeader, kw_only=True):
     """DELETE_ACL_CONFIG."""
 
-    access_key: str
+    access_key: str | None = None
 
 
 class GetBrokerAclConfigResponseHeader(CommandHeader, kw_only=True):
@@ -54,7 +54,7 @@ class GetBrokerAclConfigResponseHeader(CommandHeader, kw_only=True):
 class UpdateGlobalWhiteAddrsConfigRequestHeader(CommandHeader, kw_only=True):
     """UPDATE_GLOBAL_WHITE_ADDRS_CONFIG; addresses are joined by commas."""
 
-    global_white_addrs: str
+    global_white_addrs: str | None = None
     acl_file_full_path: str | None = None
 
 

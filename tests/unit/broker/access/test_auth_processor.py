@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from kourou.access.auth.tables import AuthTables
-from kourou.broker.access.auth_processor import AuthProcessor, NoAuthProcessor
+from kourou.broker.access.absent import NoAuthProcessor
+from kourou.broker.access.auth_processor import AuthProcessor
 from kourou.broker.part import processors_of
 from kourou.protocol.bodies import AclInfo, UserInfo, decode_body, encode_body
 from kourou.protocol.codes import RequestCode as Code
