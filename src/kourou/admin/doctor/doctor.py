@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Final, TypeAlias
 
+from kourou.admin.doctor.checks_access import check_access
 from kourou.admin.doctor.checks_failover import check_failover
 from kourou.admin.doctor.checks_groups import (
     check_client_ids,
@@ -65,6 +66,7 @@ _ONE_SNAPSHOT_CHECKS: Final[dict[str, Check]] = {
     "client versions": check_client_versions,
     "transactions": check_transactions,
     "machine": check_machine,
+    "access control": check_access,
 }
 _TWO_SNAPSHOT_CHECKS: Final[dict[str, Check]] = {"lag": check_lag, "dead letters": check_dead_letters}
 _ORDER: Final = list(Severity)

@@ -21,10 +21,12 @@ _PLAIN: Final = "AclException"
 # Of authentication and of authorization, in RocketMQ 5.
 _AUTH: Final = re.compile(
     r"username cannot be null|User:\S* ?(is )?not found|User:\S+ is disabled|check signature failed"
-    r"|has no permission to access|Authentication failed|Authorization failed|is locked out"
+    r"|has no permission (to access|for)|is not the user of the client's certificate"
+    r"|Authentication failed|Authorization failed|too many wrong logins"
 )
 _IDENTITY: Final = re.compile(
-    r"No acl config|Check signature failed|check signature failed|not found|is disabled|Authentication failed"
+    r"No acl config|[Cc]heck signature failed|not found|is disabled|is not the user of|Authentication failed"
+    r"|too many wrong logins"
 )
 _AGAIN_MS: Final = 3_600_000
 _MAX_KNOWN: Final = 1_000
@@ -43,6 +45,11 @@ def is_access_refusal(code: int, remark: str) -> bool:
     if code == ResponseCode.SYSTEM_ERROR:
         return _PLAIN in remark
     return code == ResponseCode.NO_PERMISSION and _AUTH.search(remark) is not None
+
+
+def is_wrong_login(remark: str) -> bool:
+    """Whether a refusal says that user and key are not those of an account, rather than what it may do."""
+    return _IDENTITY.search(remark) is not None or "cannot be null" in remark
 
 
 def _remedy(remark: str, user: str) -> str:

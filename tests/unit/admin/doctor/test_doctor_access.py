@@ -1,0 +1,100 @@
+"""What the doctor finds about access control: open brokers, plain text beside accounts, readable files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kourou.admin.doctor.checks_access import (
+    _broker_files,
+    file_findings,
+    open_findings,
+    plaintext_findings,
+)
+from kourou.admin.doctor.cluster_snapshot import BrokerView
+from kourou.admin.doctor.findings import Severity
+from kourou.admin.session import BrokerAddress
+from kourou.protocol.names import COMPILED_KERNEL
+
+PUBLIC, PRIVATE = "8.8.8.8:10911", "10.0.0.7:10911"
+
+
+def broker(address: str, *, is_kourou: bool = True) -> BrokerView:
+    runtime = {COMPILED_KERNEL: "in use"} if is_kourou else {}
+    return BrokerView(BrokerAddress("c", "broker-a", 0, address), runtime, 1, 2)
+
+
+def test_an_open_broker_at_a_public_address() -> None:
+    [finding] = open_findings(broker(PUBLIC), {"aclEnable": "false"})
+    assert finding.severity is Severity.PROBLEM
+    assert "a public address, and no access control" in finding.what
+    assert "authenticationEnabled=true" in finding.cure
+
+
+@pytest.mark.parametrize(
+    ("address", "config"),
+    [
+        (PRIVATE, {}),
+        ("127.0.0.1:10911", {}),
+        ("mq.example.com:10911", {}),
+        (PUBLIC, {"aclEnable": "true"}),
+        (PUBLIC, {"authenticationEnabled": "true"}),
+        (PUBLIC, {"tls.server.mode": "enforcing", "tls.server.need.client.auth": "require"}),
+    ],
+)
+def test_brokers_that_are_not_open_to_the_internet(address: str, config: dict[str, str]) -> None:
+    assert not list(open_findings(broker(address), config))
+
+
+def test_certificates_that_plain_connections_do_not_need_protect_nothing() -> None:
+    assert list(open_findings(broker(PUBLIC), {"tls.server.need.client.auth": "require"}))
+
+
+@pytest.mark.parametrize("key", ["aclEnable", "authenticationEnabled"])
+def test_plain_text_beside_accounts(key: str) -> None:
+    [finding] = plaintext_findings(broker(PRIVATE), {key: "true", "tls.server.mode": "permissive"})
+    assert finding.severity is Severity.WARNING
+    assert "tls.server.mode=enforcing" in finding.cure
+    assert not list(plaintext_findings(broker(PRIVATE), {key: "true", "tls.server.mode": "enforcing"}))
+
+
+def test_plain_text_without_accounts_on_loopback_and_of_apache() -> None:
+    assert not list(plaintext_findings(broker(PRIVATE), {}))
+    assert not list(plaintext_findings(broker("127.0.0.1:1"), {"aclEnable": "true"}))
+    assert not list(plaintext_findings(broker(PRIVATE, is_kourou=False), {"aclEnable": "true"}))
+
+
+def test_files_with_secrets_that_others_can_read(tmp_path: Path) -> None:
+    conf, store = tmp_path / "home" / "conf", tmp_path / "store"
+    (conf / "acl").mkdir(parents=True)
+    (store / "config").mkdir(parents=True)
+    key = tmp_path / "tls.key"
+    secret = [conf / "plain_acl.yml", conf / "acl" / "more.yml", store / "config" / "users.json", key]
+    for path in secret:
+        path.write_text("x")
+        path.chmod(0o644)
+    (conf / "broker.conf").write_text("# secretKey=none\nbrokerName=a\n")
+    (conf / "tools.yml").write_text("accessKey: ann\nsecretKey: s\n")
+    (conf / "tools.yml").chmod(0o640)
+    files = _broker_files(
+        {
+            "tls.server.keyPath": str(key),
+            "rocketmqHome": str(tmp_path / "home"),
+            "storePathRootDir": str(store),
+        }
+    )
+    [finding] = file_findings(files, "broker a")
+    assert finding.severity is Severity.WARNING
+    assert sorted(finding.commands) == sorted(f"chmod 600 {path}" for path in secret)
+    for path in secret:
+        path.chmod(0o600)
+    assert not list(file_findings(files, "broker a"))
+
+
+def test_a_configuration_counts_if_it_has_a_password(tmp_path: Path) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_text('initAuthenticationUser={"username":"ann","password":"s"}\n')
+    path.chmod(0o644)
+    [finding] = file_findings([path, tmp_path / "missing"], "broker a")
+    assert str(path) in finding.what and "missing" not in finding.what
