@@ -149,8 +149,9 @@ class RunningBroker:
         journal = wiring.atomic_journal(services)
         retention = wiring.retention(services, journal)
         sends, bulk_handler = wiring.sends(services, transactions.recent, setup.kernel.kernel)
+        access = wiring.access_part(services)
         handlers: tuple[BrokerPart, ...] = (
-            *wiring.access_part(services),
+            *access,
             wiring.tables_part(services),
             wiring.transactions_part(services, transactions),
             wiring.delayed_delivery(services),
@@ -171,7 +172,8 @@ class RunningBroker:
         master_found: Callable[[str | None, str | None], None] | None = None
         self.slave: SlavePart | None = None
         if config.is_slave:
-            self.slave = slave = wiring.slave_part(services, epochs, client, membership)
+            also_follow = wiring.followed_access(access, client)
+            self.slave = slave = wiring.slave_part(services, epochs, client, membership, also_follow)
             handlers = (*handlers, slave)
             # The master of a fail-over set is found in etcd.
             master_found = slave.master_found if membership is None else None

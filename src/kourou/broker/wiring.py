@@ -5,6 +5,9 @@ Used by assembly.py alone, which says in which order the parts start.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from kourou.access.inner_keys import has_access_control, inner_keys
 from kourou.broker.access.absent import NoAuthProcessor, NoPlainAclProcessor
 from kourou.broker.admin.config_processor import ConfigProcessor
@@ -61,6 +64,9 @@ from kourou.store.replica.epochs import EpochFile
 from kourou.transport.client import RemotingClient
 from kourou.transport.connection import BulkHandler
 
+if TYPE_CHECKING:
+    from kourou.broker.replication.metadata_sync import Follow
+
 
 def access_part(services: BrokerServices) -> tuple[BrokerPart, ...]:
     """Access control, where the configuration has it; else what refuses its admin requests."""
@@ -99,6 +105,15 @@ def access_part(services: BrokerServices) -> tuple[BrokerPart, ...]:
     )
     services.pulls.charge = part.gate.pulled
     return (part,)
+
+
+def followed_access(access: Sequence[BrokerPart], client: RemotingClient) -> list[Follow]:
+    """What a slave with access control copies from its master."""
+    from kourou.broker.access.part import AccessPart  # a start should be short
+
+    return [
+        follow for part in access if isinstance(part, AccessPart) for follow in part.follow_master(client)
+    ]
 
 
 def tables_part(services: BrokerServices) -> TablesPart:
@@ -626,7 +641,11 @@ def master_part(services: BrokerServices, epochs: EpochFile, membership: Members
 
 
 def slave_part(
-    services: BrokerServices, epochs: EpochFile, client: RemotingClient, membership: Membership | None
+    services: BrokerServices,
+    epochs: EpochFile,
+    client: RemotingClient,
+    membership: Membership | None,
+    also_follow: Sequence[Follow],
 ) -> SlavePart:
     """What a slave does to be like its master."""
     return SlavePart(
@@ -652,6 +671,7 @@ def slave_part(
         status=services.replica_status,
         proofs=_replica_proofs(services),
         membership=membership,
+        also_follow=also_follow,
     )
 
 

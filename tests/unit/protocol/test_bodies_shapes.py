@@ -209,6 +209,11 @@ FIVE: list[tuple[Any, str]] = [
         '"defaultGroupPerm":"SUB","defaultTopicPerm":"DENY","groupPerms":["CG=SUB"],"secretKey":"12345678",'
         '"topicPerms":["T=PUB|SUB"],"whiteRemoteAddress":""}]}',
     ),
+    (
+        b.AccessTables,
+        '{"acls":[{"policies":[],"subject":"User:alice"}],"dataVersion":{"counter":1,"stateVersion":0,'
+        '"timestamp":2},"users":[{"username":"alice"}]}',
+    ),
     (b.UserInfo, '{"password":"p","userStatus":"enable","userType":"Super","username":"alice"}'),
     (
         b.AclInfo,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -14,6 +15,7 @@ from kourou.access.auth.tables import AuthTables
 from kourou.access.plain.accounts_file import AccountFiles
 from kourou.access.plain.rules import PlainRules
 from kourou.broker.access.absent import NoAuthProcessor, NoPlainAclProcessor
+from kourou.broker.access.auth_following import AuthFollower
 from kourou.broker.access.auth_processor import AuthProcessor
 from kourou.broker.access.plain_processor import PlainAclProcessor
 from kourou.broker.settings import store_root
@@ -24,9 +26,11 @@ if TYPE_CHECKING:
     from kourou.access.gate import AccessGate
     from kourou.access.model import AccessRules
     from kourou.broker.part import Handler
+    from kourou.broker.replication.metadata_sync import Follow
     from kourou.broker.settings import LiveConfig
     from kourou.broker.storage.disk_threads import DiskThreads
     from kourou.config.broker import BrokerConfig
+    from kourou.transport.client import RemotingClient
     from kourou.transport.tasks import TaskOwner
 
 
@@ -48,6 +52,10 @@ class Accounts(Protocol):
 
     def handlers(self, gate: AccessGate) -> list[Handler]:
         """The admin requests."""
+        ...
+
+    def follow_master(self, client: RemotingClient) -> list[Follow]:
+        """What a slave copies from its master; nothing: its accounts are its own."""
         ...
 
 
@@ -88,6 +96,10 @@ class PlainAccounts:
         """The admin requests of RocketMQ 4."""
         return [self._make_processor(is_admin=gate.is_administrator), NoAuthProcessor()]
 
+    def follow_master(self, client: RemotingClient) -> list[Follow]:
+        """Files are the operator's to copy."""
+        return []
+
 
 class AuthAccounts:
     """Those of RocketMQ 5."""
@@ -109,6 +121,8 @@ class AuthAccounts:
         self._on_change = on_change
         self._disk = disk
         self._requests = requests
+        self._changing = asyncio.Lock()
+        self._follower: AuthFollower | None = None
         self.rules = AuthRules(self._settings, self._tables)
 
     def load(self) -> None:
@@ -129,10 +143,22 @@ class AuthAccounts:
         """The admin requests of RocketMQ 5."""
         return [
             AuthProcessor(
-                tables=self._tables, is_super=gate.is_administrator, disk=self._disk, requests=self._requests
+                tables=self._tables,
+                is_super=gate.is_administrator,
+                disk=self._disk,
+                requests=self._requests,
+                changing=self._changing,
+                follower=lambda: self._follower,
             ),
             NoPlainAclProcessor(),
         ]
+
+    def follow_master(self, client: RemotingClient) -> list[Follow]:
+        """From now on users and policies are those of this slave's master."""
+        self._follower = AuthFollower(
+            tables=self._tables, client=client, disk=self._disk, changing=self._changing
+        )
+        return [self._follower.follow]
 
 
 def home_of(config: BrokerConfig) -> Path:

@@ -1,7 +1,7 @@
 """The admin requests of RocketMQ 5's access control: users (3001 to 3005) and their policies (3006 to 3010).
 
-A change is on disk, and acts, when it is answered. Passwords are returned to Super users only: to others who
-may list users, RocketMQ returns them too.
+A change is on disk, and acts, when it is answered; at a slave it is its master's (auth_following.py).
+Passwords are returned to Super users only: to others who may list users, RocketMQ returns them too.
 Not here: whether the caller may send the request at all (the gate), what a change means (access/auth/).
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kourou.access.auth.changes import (
     acl_of_subject,
@@ -23,14 +23,16 @@ from kourou.access.auth.changes import (
     users_like,
 )
 from kourou.access.auth.infos import checked_name
+from kourou.broker.access.repeated_changes import RepeatedChanges
 from kourou.errors import RequestError
-from kourou.protocol.bodies import AclInfo, UserInfo, decode_body, encode_body
+from kourou.protocol.bodies import AccessTables, AclInfo, DataVersion, UserInfo, decode_body, encode_body
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.headers.acl import (
     CreateAclRequestHeader,
     CreateUserRequestHeader,
     DeleteAclRequestHeader,
     DeleteUserRequestHeader,
+    GetAccessRequestHeader,
     GetAclRequestHeader,
     GetUserRequestHeader,
     ListAclsRequestHeader,
@@ -44,28 +46,17 @@ from kourou.transport.request import Processor, Request
 if TYPE_CHECKING:
     from kourou.access.auth.data import AuthData
     from kourou.access.auth.tables import AuthTables
+    from kourou.broker.access.auth_following import AuthFollower
     from kourou.broker.storage.disk_threads import DiskThreads
     from kourou.transport.tasks import TaskOwner
 
 _log = logging.getLogger(__name__)
 
-_CODES: Final = (
-    RequestCode.AUTH_CREATE_USER,
-    RequestCode.AUTH_UPDATE_USER,
-    RequestCode.AUTH_DELETE_USER,
-    RequestCode.AUTH_GET_USER,
-    RequestCode.AUTH_LIST_USER,
-    RequestCode.AUTH_CREATE_ACL,
-    RequestCode.AUTH_UPDATE_ACL,
-    RequestCode.AUTH_DELETE_ACL,
-    RequestCode.AUTH_GET_ACL,
-    RequestCode.AUTH_LIST_ACL,
-)
-
 
 class AuthProcessor:
     """Changes users and policies, and shows them. `is_super` says whether the caller of a request, who was
-    authenticated, is a Super user."""
+    authenticated, is a Super user. `changing` is held by whatever changes the tables: each change is made of
+    what the last one left."""
 
     def __init__(
         self,
@@ -74,28 +65,31 @@ class AuthProcessor:
         is_super: Callable[[Request], bool],
         disk: DiskThreads,
         requests: TaskOwner,
+        changing: asyncio.Lock,
+        follower: Callable[[], AuthFollower | None] = lambda: None,
     ) -> None:
         self._tables = tables
         self._is_super = is_super
         self._disk = disk
         self._requests = requests
-        # One change at a time: each is made of what the last one left.
-        self._changing = asyncio.Lock()
+        self._changing = changing
+        self._follower = follower
+        self._repeated = RepeatedChanges(asyncio.get_running_loop().time)
 
     def processors(self) -> dict[int, Processor]:
-        handlers = (
-            self.create_user,
-            self.update_user,
-            self.delete_user,
-            self.get_user,
-            self.list_users,
-            self.create_acl,
-            self.update_acl,
-            self.delete_acl,
-            self.get_acl,
-            self.list_acls,
-        )
-        return dict(zip(_CODES, handlers, strict=True))
+        return {
+            RequestCode.AUTH_CREATE_USER: self.create_user,
+            RequestCode.AUTH_UPDATE_USER: self.update_user,
+            RequestCode.AUTH_DELETE_USER: self.delete_user,
+            RequestCode.AUTH_GET_USER: self.get_user,
+            RequestCode.AUTH_LIST_USER: self.list_users,
+            RequestCode.AUTH_CREATE_ACL: self.create_acl,
+            RequestCode.AUTH_UPDATE_ACL: self.update_acl,
+            RequestCode.AUTH_DELETE_ACL: self.delete_acl,
+            RequestCode.AUTH_GET_ACL: self.get_acl,
+            RequestCode.AUTH_LIST_ACL: self.list_acls,
+            RequestCode.GET_KOUROU_ACCESS: self.get_tables,
+        }
 
     # -- users -----------------------------------------------------------------------------------
 
@@ -164,22 +158,44 @@ class AuthProcessor:
         acls = acls_like(self._tables.current, header.subject_filter, header.resource_filter)
         request.reply(body=encode_body([acl.info() for acl in acls]) if acls else b"")
 
+    # -- slaves ----------------------------------------------------------------------------------
+
+    def get_tables(self, request: Request) -> None:
+        """GET_KOUROU_ACCESS: everything, if the slave has another version."""
+        known = request.header(GetAccessRequestHeader).kourou_data_version
+        data = self._tables.current
+        if known and decode_body(known.encode(), DataVersion) == data.version:
+            request.reply()
+            return
+        tables = AccessTables(data.version, data.users_file().users, data.acls_file().acls)
+        request.reply(body=encode_body(tables))
+
     # -- changes ---------------------------------------------------------------------------------
 
     def _change(self, request: Request, change: Callable[[AuthData], AuthData]) -> None:
         run_request(self._requests, request, self._changed(request, change))
 
     async def _changed(self, request: Request, change: Callable[[AuthData], AuthData]) -> None:
+        follower = self._follower()
+        answer = None if follower is None else await follower.pass_on(request)
+        if answer is not None:
+            request.reply(code=answer.code, remark=answer.remark)
+            return
         async with self._changing:
-            data = change(self._tables.current)
-            if not data.same_as(self._tables.current):
-                data = self._tables.next(data)
-                try:
-                    await self._disk.run(self._tables.persist, data)
-                except OSError as error:
-                    raise RequestError(
-                        ResponseCode.SYSTEM_ERROR,
-                        f"nothing was changed, the file cannot be written: {error.strerror or error}",
-                    ) from error
-                self._tables.adopt(data)
+            if not self._repeated.is_repeated(request):
+                await self._adopt(change(self._tables.current))
+                self._repeated.done(request)
         request.reply()
+
+    async def _adopt(self, data: AuthData) -> None:
+        if data.same_as(self._tables.current):
+            return
+        data = self._tables.next(data)
+        try:
+            await self._disk.run(self._tables.persist, data)
+        except OSError as error:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"nothing was changed, the file cannot be written: {error.strerror or error}",
+            ) from error
+        self._tables.adopt(data)

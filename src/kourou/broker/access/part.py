@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 
     from kourou.broker.access.accounts import Accounts
     from kourou.broker.admission import Admission
+    from kourou.broker.replication.metadata_sync import Follow
     from kourou.broker.storage.disk_threads import DiskThreads
     from kourou.config.broker import BrokerConfig
+    from kourou.transport.client import RemotingClient
     from kourou.transport.request import Processor
     from kourou.transport.tasks import TaskOwner
 
@@ -80,6 +82,10 @@ class AccessPart(BrokerPart):
 
     def processors(self) -> Mapping[int, Processor]:
         return processors_of(self._handlers)
+
+    def follow_master(self, client: RemotingClient) -> list[Follow]:
+        """What this slave copies from its master, beside the tables of every broker."""
+        return self._accounts.follow_master(client)
 
     def recover(self) -> None:
         self._accounts.load()

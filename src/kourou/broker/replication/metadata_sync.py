@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kourou.errors import KourouError, ResponseError
 from kourou.protocol.bodies import decode_body
@@ -48,6 +48,10 @@ _LOOK_S: Final = 0.005
 _LOOKS: Final = 100
 
 
+Follow: TypeAlias = Callable[[str], Awaitable[None]]
+"""Copies something more from the master at an address, such as users; it does not raise."""
+
+
 class MetadataSync:
     """Copies the tables of the master at `master_address()`, None while it is unknown."""
 
@@ -66,6 +70,7 @@ class MetadataSync:
         durable_end: Callable[[], int],
         log_end: Callable[[], int],
         interval_s: float = SYNC_INTERVAL_S,
+        also_follow: Sequence[Follow] = (),
     ) -> None:
         self._client = client
         self._master_address = master_address
@@ -81,6 +86,7 @@ class MetadataSync:
         self._durable_end = durable_end
         self._log_end = log_end
         self._interval_s = interval_s
+        self._also_follow = also_follow
         # What the master said last of its delays, and where its log ended then.
         self._delays: tuple[DelayOffsetSerializeWrapper, int | None] | None = None
         self._is_failing = False
@@ -105,6 +111,8 @@ class MetadataSync:
         address = self._master_address()
         if address is None:
             return
+        for follow in self._also_follow:
+            await follow(address)
         try:
             gone = self._topics.follow(
                 decode_body(

@@ -7,7 +7,7 @@ It appends nothing of its own. Where the master is comes from the name servers w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.admission import Admission, RequestCheck
@@ -34,6 +34,7 @@ from kourou.transport.tasks import TaskOwner
 if TYPE_CHECKING:
     from kourou.broker.delay.delay_offsets import DelayOffsetManager
     from kourou.broker.replication.membership import Membership
+    from kourou.broker.replication.metadata_sync import Follow
     from kourou.broker.replication.replica_proof import ReplicaProofs
     from kourou.broker.settings import LiveConfig
     from kourou.broker.tables.offsets import ConsumerOffsetManager
@@ -134,6 +135,7 @@ class SlavePart(BrokerPart):
         status: ReplicaStatus,
         proofs: ReplicaProofs,
         membership: Membership | None,
+        also_follow: Sequence[Follow] = (),
     ) -> None:
         self._config = config
         self._store = store
@@ -173,6 +175,7 @@ class SlavePart(BrokerPart):
             durable_end=lambda: log.flushed_phy_offset,
             log_end=lambda: log.max_phy_offset,
             interval_s=SYNC_INTERVAL_S if membership is None else _MEMBER_INTERVAL_S,
+            also_follow=also_follow,
         )
         for check in ROLE_CHECKS:
             admission.add(check)

@@ -7,6 +7,7 @@ One file per area; a new shape is added to its file and to the list here.
 """
 
 from kourou.protocol.bodies.acl import (
+    AccessTables,
     AclInfo,
     PlainAccessConfig,
     PlainAclConfig,
@@ -160,6 +161,7 @@ from kourou.protocol.bodies.topics import (
 )
 
 __all__ = [
+    "AccessTables",
     "AclInfo",
     "BatchAck",
     "BatchAckMessageRequestBody",

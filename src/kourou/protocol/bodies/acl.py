@@ -1,11 +1,14 @@
-"""Accounts of ACL 1.0 (54, 4.x); users and policies of ACL 2.0 (3001 to 3010, 5.x).
+"""Accounts of ACL 1.0 (54, 4.x); users and policies of ACL 2.0 (3001 to 3010, 5.x; 29007).
 
 A policy entry allows or denies actions.
 """
 
 from __future__ import annotations
 
+from msgspec import field
+
 from kourou.protocol.bodies.shape import Body
+from kourou.protocol.bodies.topics import DataVersion
 
 
 class PlainAccessConfig(Body):
@@ -58,3 +61,11 @@ class AclInfo(Body):
 
     subject: str | None = None
     policies: list[PolicyInfo] | None = None
+
+
+class AccessTables(Body):
+    """All users, with their passwords, and all policies: what a slave copies from its master (29007)."""
+
+    data_version: DataVersion = field(default_factory=DataVersion)
+    users: list[UserInfo] = []
+    acls: list[AclInfo] = []

@@ -11,6 +11,7 @@ __all__ = [
     "DeleteAccessConfigRequestHeader",
     "DeleteAclRequestHeader",
     "DeleteUserRequestHeader",
+    "GetAccessRequestHeader",
     "GetAclRequestHeader",
     "GetBrokerAclConfigResponseHeader",
     "GetUserRequestHeader",
@@ -119,3 +120,10 @@ class ListAclsRequestHeader(CommandHeader, kw_only=True):
 
     subject_filter: str | None = None
     resource_filter: str | None = None
+
+
+class GetAccessRequestHeader(CommandHeader, kw_only=True):
+    """GET_KOUROU_ACCESS, which slaves send. `kourou_data_version`: the version that the slave has, as JSON;
+    if the master has the same, the response has no body."""
+
+    kourou_data_version: str | None = None

@@ -102,6 +102,7 @@ REQUEST_HEADERS: Final[Mapping[int, type[CommandHeader]]] = {
     Code.OPEN_KOUROU_PRODUCER: producers.OpenProducerRequestHeader,
     Code.GET_KOUROU_SEQUENCES: producers.GetSequencesRequestHeader,
     Code.GET_KOUROU_PRODUCER_SNAPSHOT: producers.ProducerSnapshotRequestHeader,
+    Code.GET_KOUROU_ACCESS: acl.GetAccessRequestHeader,
     Code.FORGET_KOUROU_PRODUCER: producers.ForgetProducerRequestHeader,
     Code.PROMISE_KOUROU_MASTER: controller.PromiseRequestHeader,
     Code.STAGE_KOUROU_ATOMIC: atomic.StageAtomicRequestHeader,
