@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Protocol
 
-from kourou.config.component import ComponentConfig
 from kourou.config.inner_credentials import InnerCredentialsSettings, parse_inner_credentials
 from kourou.protocol.signature import SigningKeys
 
-_SWITCHES: Final = frozenset({"aclEnable", "authenticationEnabled"})
+
+class _Switches(Protocol):
+    @property
+    def acl_enable(self) -> bool: ...
+
+    @property
+    def authentication_enabled(self) -> bool: ...
 
 
-def has_access_control(config: ComponentConfig) -> bool:
-    """Whether a server knows who calls it, by the rules of RocketMQ 4 or 5."""
-    return any(value is True for key, value in config.values() if key.name in _SWITCHES)
+def has_access_control(config: _Switches) -> bool:
+    """Whether a broker or name server knows who calls it, by the rules of RocketMQ 4 or 5."""
+    return config.acl_enable or config.authentication_enabled
 
 
 def inner_keys(config: InnerCredentialsSettings) -> SigningKeys | None:

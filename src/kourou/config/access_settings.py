@@ -35,7 +35,7 @@ def _codes(text: str) -> str | None:
     )
 
 
-def _user(text: str) -> str | None:
+def user_problem(text: str) -> str | None:
     """A user with a password, as JSON."""
     try:
         given = json.loads(text) if text else {"username": "none", "password": "none"}
@@ -205,7 +205,7 @@ class AccessSettings(AccessGateSettings):
         "",
         'A user `{"username":"…","password":"…"}`, made as Super user if it is not there. Never shown.',
         secret=True,
-        check=_user,
+        check=user_problem,
     )
     migrate_auth_from_v1_enabled: bool = _own(
         "migrateAuthFromV1Enabled",

@@ -129,6 +129,16 @@ class ComponentConfig:
             listed | {name for name, (_, key) in settings_of(config_type).items() if key.protected}
         )
 
+    def may_change(self, names: Iterable[str]) -> bool:
+        """Whether a request may change all of these: none is in the black list, by any of its spellings, nor
+        protected in the other components that the same file may be for."""
+        black_list = self.black_list
+        for name in names:
+            key = self.known_keys().find(name) or self.other_keys().find(name)
+            if name in black_list or (key is not None and (key.protected or key.name in black_list)):
+                return False
+        return True
+
     @classmethod
     def change_note(cls, changes: Iterable[str]) -> str | None:
         """What to say of changed keys that are not in force now; None if all are.

@@ -32,6 +32,7 @@ class FailoverSettings:
         "how this broker acknowledges when it is master; `brokerId` has no effect.",
         check=checks.endpoints,
         important=True,
+        protected=True,
     )
     failover_etcd_user: str = _key("failoverEtcdUser", STRING, "", "The user of etcd; empty: none.")
     failover_etcd_password: str = _key(
@@ -42,6 +43,7 @@ class FailoverSettings:
         STRING,
         "",
         "The certificates by which etcd is verified, a PEM file; empty: those of the system.",
+        protected=True,
     )
     failover_etcd_prefix: str = _key(
         "failoverEtcdPrefix", STRING, "/kourou", "What the keys in etcd begin with.", check=checks.key_prefix

@@ -11,9 +11,10 @@ from functools import partial
 from typing import Final
 
 from kourou.config.component import ComponentConfig
-from kourou.config.inner_credentials import InnerCredentialsSettings
 from kourou.config.keys import BOOL, INT, LONG, STRING, Key, KeyTable, key_field, setting
+from kourou.config.namesrv_access_settings import NamesrvAccessSettings
 from kourou.config.remoting import RemotingSettings
+from kourou.errors import ConfigError
 
 _ONE_LOOP: Final = "requests are handled on one event loop, in the order they arrive"
 _NO_CONTROLLER: Final = "a name server runs no controller"
@@ -23,7 +24,7 @@ _namesrv = partial(setting, "Name server")
 
 
 @dataclass(frozen=True, kw_only=True)
-class NamesrvConfig(RemotingSettings, InnerCredentialsSettings, ComponentConfig):
+class NamesrvConfig(RemotingSettings, NamesrvAccessSettings, ComponentConfig):
     """The configuration of a name server. Paths are absolute once loaded from a file or options."""
 
     listen_port: int = _namesrv(
@@ -137,6 +138,11 @@ class NamesrvConfig(RemotingSettings, InnerCredentialsSettings, ComponentConfig)
     default_thread_pool_queue_capacity: int = key_field(
         Key("defaultThreadPoolQueueCapacity", INT, 10_000, _ONE_LOOP)
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.access_problem is not None:
+            raise ConfigError(self.access_problem)
 
     @property
     def saved_in(self) -> str | None:

@@ -20,6 +20,7 @@ from kourou.config.inner_credentials import InnerCredentialsSettings
 from kourou.config.keys import Key, KeyTable, ValueType, format_value, settings_of
 from kourou.config.metrics_settings import MetricsSettings
 from kourou.config.namesrv import NamesrvConfig
+from kourou.config.namesrv_access_settings import NamesrvAccessSettings
 from kourou.config.other_keys import OTHER_KEYS
 from kourou.config.remoting import RemotingServerSettings, TlsSettings
 from kourou.config.replication_settings import ReplicationSettings
@@ -84,7 +85,7 @@ def reference() -> str:
     broker, namesrv = BrokerConfig.known_keys(), NamesrvConfig.known_keys()
     parts = [_INTRODUCTION]
     parts += ["## Broker\n", *_sections(*_BROKER_SETTINGS)]
-    parts += ["## Name server\n", _rows(_honoured(NamesrvConfig))]
+    parts += ["## Name server\n", _rows(_honoured(NamesrvConfig)), *_sections(NamesrvAccessSettings)]
     parts += [
         "## Both\n",
         *_sections(ComponentConfig, RemotingServerSettings, TlsSettings, InnerCredentialsSettings),

@@ -36,7 +36,7 @@ class ConfigProcessor:
     def update(self, request: Request) -> None:
         """318: change keys. In force at once where they can be, and kept in the configuration file."""
         changes = properties_dict(parse_properties(_text(request.body)))
-        if self._state.config.black_list & changes.keys():
+        if not self._state.config.may_change(changes):
             raise RequestError(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
         if not changes:
             request.reply()

@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kourou.access.inner_keys import inner_keys
+from kourou.access.inner_keys import has_access_control, inner_keys
 from kourou.clock import monotonic_ms
 from kourou.config import NamesrvConfig
 from kourou.errors import KourouError
@@ -34,6 +34,7 @@ from kourou.transport.tasks import TaskOwner
 
 if TYPE_CHECKING:
     from kourou.metrics.families import Family
+    from kourou.namesrv.access import NamesrvAccess
     from kourou.transport.http_server import HttpHandler, HttpListeners
 
 _log = logging.getLogger(__name__)
@@ -87,6 +88,7 @@ class NameServer:
 
     async def _start(self) -> None:
         kv_config = await asyncio.to_thread(_load, self._config)
+        access = await self._load_access()
         self._disk = DiskWorker(self._start_request)
         self._client = RemotingClient(client_settings(self._config), keys=inner_keys(self._config))
         self._state = NamesrvState(
@@ -101,11 +103,27 @@ class NameServer:
             self._requests = RequestLatency(asyncio.get_running_loop().time)
             self._loop_lag.start()
         self._server = RemotingServer(
-            processors, server_settings(self._config), on_close=self._closed, meter=self._requests
+            processors,
+            server_settings(self._config),
+            on_close=self._closed,
+            checks=() if access is None else (access.check,),
+            meter=self._requests,
         )
         self._tasks = TaskOwner("namesrv", parent=self._server.tasks)
         await self._server.start()
         self._start_task(self._scan_forever(), "scan-dead-brokers")
+        if access is not None:
+            self._start_task(_follow_files(access), "access-files")
+
+    async def _load_access(self) -> NamesrvAccess | None:
+        """Access control, if it is configured. ConfigError for accounts that cannot be read."""
+        if not has_access_control(self._config):
+            return None
+        from kourou.namesrv.access import NamesrvAccess  # a start should be short
+
+        access = NamesrvAccess(self._config, monotonic_ms=self._clock)
+        await asyncio.to_thread(access.load)
+        return access
 
     async def stop(self, timeout_ms: int = 3_000) -> None:
         """Stop in order, within one deadline: requests in flight are answered first."""
@@ -262,6 +280,14 @@ class NameServer:
 
 def _load(config: NamesrvConfig) -> KvConfig:
     return load_kv_config(Path(config.kv_config_path)) if config.kv_config_path else KvConfig()
+
+
+async def _follow_files(access: NamesrvAccess) -> None:
+    from kourou.namesrv.access import RELOAD_S
+
+    while True:
+        await asyncio.sleep(RELOAD_S)
+        await asyncio.to_thread(access.reload_if_changed)
 
 
 def namesrv_processors(state: NamesrvState) -> dict[int, Processor]:

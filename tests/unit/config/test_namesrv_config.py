@@ -205,7 +205,7 @@ def test_the_important_part_is_where_it_listens_its_files_and_what_was_changed(t
 def test_a_request_changes_known_keys_and_ignores_those_of_others(tmp_path: Path) -> None:
     config, _ = load(tmp_path, "brokerName=a")
     changed = config.updated(
-        {"clusterTest": "true", "waitSecondsForService": "5", "aclEnable": "true", "brokerName": "b"}
+        {"clusterTest": "true", "waitSecondsForService": "5", "brokerPermission": "4", "brokerName": "b"}
     )
     assert (changed.cluster_test, changed.wait_seconds_for_service) == (True, 5)
     assert changed.extra == {"brokerName": "b"}
@@ -224,9 +224,39 @@ def test_paths_and_tls_are_never_changed_by_a_request() -> None:
     assert "listenPort" not in NamesrvConfig().black_list
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kvConfigPath",
+        "configStorePathName",
+        "rocketmqHome",
+        "tls.server.certPath",
+        "accessUsersFolder",
+        "authenticationEnabled",
+        "aclEnable",
+        "innerClientAuthenticationCredentials",
+        # Of a broker, whose file it may be too.
+        "storePathRootDir",
+        "authorizationEnabled",
+        "brokerConfigPath",
+        "haAllowedAddresses",
+    ],
+)
+def test_no_request_changes_paths_and_access_even_those_of_another_component(name: str) -> None:
+    config = NamesrvConfig(extra={name: "from the file"}, config_black_list="configStorePathName")
+    assert not config.may_change({name: "x"})
+    assert not config.may_change(["clusterTest", name])
+    assert config.may_change(["clusterTest", "unknown"])
+
+
+def test_an_old_spelling_does_not_get_around_the_black_list() -> None:
+    config = NamesrvConfig(config_black_list="serverSocketBacklog")
+    assert not config.may_change(["com.rocketmq.remoting.socket.backlog"])
+
+
 def test_saving_writes_what_changed_and_keeps_the_rest_of_the_file(tmp_path: Path) -> None:
     config, _ = load(tmp_path, "# keep me\nbrokerName=a\ntls.server.keyPassword=hush\n")
-    changes = {"clusterTest": "true", "aclEnable": "true", "com.rocketmq.remoting.socket.backlog": "7"}
+    changes = {"clusterTest": "true", "brokerPermission": "4", "com.rocketmq.remoting.socket.backlog": "7"}
     config.updated(changes).persist(changes)
     assert (tmp_path / "ns.conf").read_text() == (
         "# keep me\nbrokerName=a\ntls.server.keyPassword=hush\nclusterTest=true\nserverSocketBacklog=7\n"

@@ -99,7 +99,7 @@ class ConfigProcessor:
         """UPDATE_BROKER_CONFIG: change keys, in force at once where they can be, and kept. The remark of the
         response names those that are not; Apache's tools ignore it."""
         changes = properties_dict(parse_properties(_text(request.body)))
-        if self._live_config.current.black_list & changes.keys():
+        if not self._live_config.current.may_change(changes):
             raise RequestError(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
         if changes:
             self._update_config(changes)
