@@ -15,7 +15,6 @@ from .command_line import run_line
     ("name", "part"),
     [
         ("getControllerConfig", "a controller of its own"),
-        ("deleteAccessConfig", "access control lists of RocketMQ 4"),
         ("updateStaticTopic", "static topics"),
         ("rocksDBConfigToJson", "RocksDB"),
         ("addBroker", "the broker container"),

@@ -7,7 +7,6 @@ from typing import Final
 from kourou.cli.admin.command import MissingCommand
 
 _CONTROLLER: Final = "a controller of its own (broker sets choose their master through etcd)"
-_ACL_1: Final = "access control lists of RocketMQ 4 (plain_acl.yml)"
 _STATIC: Final = "static topics (logical queues that move between brokers)"
 _ROCKSDB: Final = "RocksDB as store of configuration and indexes"
 _CONTAINER: Final = "the broker container (several brokers in one process)"
@@ -24,16 +23,6 @@ MISSING_COMMANDS: Final = (
     MissingCommand("updateControllerConfig", "Change the configuration of the controllers.", _CONTROLLER),
     MissingCommand("cleanBrokerMetadata", "Remove a broker's metadata from the controller.", _CONTROLLER),
     MissingCommand("dumpCompactionLog", "Print the messages in a file of a compacted topic.", _COMPACTION),
-    MissingCommand("updateAclConfig", "Create or change an account in the brokers' access control.", _ACL_1),
-    MissingCommand(
-        "deleteAclConfig",
-        "Delete an account from the brokers' access control.",
-        _ACL_1,
-        aliases=("deleteAccessConfig",),
-    ),
-    MissingCommand("clusterAclConfigVersion", "Show the versions of the access control files.", _ACL_1),
-    MissingCommand("updateGlobalWhiteAddr", "Set the addresses that are exempt from access control.", _ACL_1),
-    MissingCommand("getAclConfig", "List all accounts of the brokers' access control.", _ACL_1),
     MissingCommand("exportMetadataInRocksDB", "Print the topics and groups in a RocksDB folder.", _ROCKSDB),
     MissingCommand("rocksDBConfigToJson", "Convert a RocksDB configuration to JSON.", _ROCKSDB),
     MissingCommand("checkRocksdbCqWriteProgress", "Compare ConsumeQueues in RocksDB and in files.", _ROCKSDB),

@@ -17,7 +17,7 @@ _SECTIONS: Final = {
     "Clients": ("connection",),
     "Brokers": ("broker",),
     "Cluster and name servers": ("cluster", "namesrv"),
-    "Access control": ("auth",),
+    "Access control": ("auth", "plain_acl"),
     "Exports": ("export",),
     "Only in Kourou": ("kourou",),
 }
