@@ -25,6 +25,7 @@ TIMEOUT_S = 300
 
 KERNEL = "src/kourou/store/_kernel.c"
 HEADER = "src/kourou/store/_layout.h"
+SHA1 = "src/kourou/store/_sha1.h"
 CYCLE = "src/kourou/broker/storage/commit_cycle.py"
 APPENDER = "src/kourou/store/log/log_appender.py"
 READER = "src/kourou/store/read/get_message.py"
@@ -38,6 +39,8 @@ SENDS = (f"{_KERNEL_TESTS}/test_encode_sends.py", "-k", "not any_sends")
 BATCHES = (f"{_KERNEL_TESTS}/test_encode_batch.py",)
 FAST = (f"{_KERNEL_TESTS}/test_admission.py", f"{_KERNEL_TESTS}/test_encode_sends.py", "-k", "not any_sends")
 GATHER = (f"{_KERNEL_TESTS}/test_gather.py",)
+SIGNED = (f"{_KERNEL_TESTS}/test_signed_sends.py", "-k", "not any_signed_sends")
+HASHES = (f"{_KERNEL_TESTS}/test_sha1.py", "-k", "not any_texts")
 FITS = (f"{_KERNEL_TESTS}/test_units_fit.py",)
 CYCLES = ("tests/unit/broker/storage/test_commit_cycle.py",)
 PUTS = tuple(
@@ -102,6 +105,12 @@ MUTANTS = (
     Mutant(KERNEL, "fits = at >= start &&", "fits =", FITS),
     Mutant(KERNEL, "transaction == TRANSACTION_ROLLBACK ||", "0 ||", FITS),
     Mutant(KERNEL, "transaction == TRANSACTION_PREPARED ||", "0 ||", FITS),
+    # -- signed sends ----------------------------------------------------------------------------
+    Mutant(SHA1, "return differs == 0;", "return 1;", SIGNED),
+    Mutant(KERNEL, "PyTuple_GetItem(account, 0) != run->broker_config", "0", SIGNED),
+    Mutant(KERNEL, "if (may_send <= 0 || state.size", "if (may_send < 0 || state.size", SIGNED),
+    Mutant(KERNEL, "        && compare_names(ahead->topic, topic) == 0)", "        )", SIGNED),
+    Mutant(SHA1, "if (block + 1 == blocks[lane]) {", "if (block + 1 == blocks[longest]) {", HASHES),
     # -- the commit cycle ------------------------------------------------------------------------
     Mutant(CYCLE, "            failed.batch.answer(failed.status)\n", "", CYCLES),
     Mutant(CYCLE, "if self.waits_for_flush or self._flushing:", "if self.waits_for_flush:", CYCLES),
