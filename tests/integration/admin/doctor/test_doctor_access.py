@@ -18,7 +18,6 @@ pytestmark = pytest.mark.e2e
 
 
 async def findings(root: Path, keys: Credentials, **settings: Any) -> list[Finding]:
-    root.mkdir(exist_ok=True)
     async with (
         cluster(root, **settings) as running,
         Admin(namesrv=running.namesrv_addr, credentials=keys) as admin,
