@@ -30,6 +30,7 @@ from kourou.access.model import (
 from kourou.access.needs import SUB_OR_GET, look_into, publish
 from kourou.access.quotas import Quotas
 from kourou.access.requests import AUDITED, BODY_CODES, RequestTable
+from kourou.access.signatures import is_signed_by
 from kourou.errors import KourouError, ProtocolError, RequestError
 from kourou.protocol.codes import ResponseCode
 from kourou.protocol.signature import ACCESS_KEY
@@ -87,6 +88,7 @@ class AccessGate:
         lockout: Lockout | None = None,
         quotas: Quotas | None = None,
         audit_log: AuditLog | None = None,
+        own_account: Account | None = None,
     ) -> None:
         self._rules = rules
         self._requests = requests
@@ -94,6 +96,8 @@ class AccessGate:
         self._lockout = lockout
         self._quotas = quotas
         self._audit_log = audit_log
+        # Of requests that the server sends to itself; no rules know it.
+        self._own_account = own_account
         self._last: tuple[GateRequest, Account | None] | None = None
         self.refusals: Counter[RefusalKind] = Counter()
         """How many requests were refused, by the reason."""
@@ -119,7 +123,7 @@ class AccessGate:
         last = self._last
         if last is not None and last[0] is request:
             return last[1]
-        return self._rules.check(_call_of(request))
+        return self._decide(_call_of(request))
 
     def is_administrator(self, request: GateRequest) -> bool:
         """Whether an administrator sent a request that was admitted."""
@@ -156,7 +160,7 @@ class AccessGate:
         call = _call_of(request)
         call.needs = needs
         try:
-            self._rules.check(call)
+            self._decide(call)
         except AccessRefusedError as error:
             self._refused(call, error)
             raise
@@ -164,17 +168,22 @@ class AccessGate:
     def _admit(self, call: AccessCall) -> Account | None:
         if self._lockout is not None:
             self._check_lockout(self._lockout, call)
-        rules = self._rules
         if call.code in BODY_CODES:
-            rules.check(call)
+            self._decide(call)
         try:
             call.needs = self._requests.needs_of(call.code, call.fields, call.body)
         except (ProtocolError, RequestError) as error:
-            account = rules.check(call)
+            account = self._decide(call)
             if account is None or account.is_admin:
                 return account
             raise _unreadable(error, account) from None
-        return rules.check(call)
+        return self._decide(call)
+
+    def _decide(self, call: AccessCall) -> Account | None:
+        own = self._own_account
+        if own is not None and call.access_key == own.name and is_signed_by(call, own.secret_key):
+            return own
+        return self._rules.check(call)
 
     # -- refusals --------------------------------------------------------------------------------
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+import secrets
+from typing import Final, Protocol
 
+from kourou.access.model import Account
 from kourou.config.inner_credentials import InnerCredentialsSettings, parse_inner_credentials
 from kourou.protocol.signature import SigningKeys
+
+_OWN_BYTES: Final = 20
 
 
 class _Switches(Protocol):
@@ -19,6 +23,14 @@ class _Switches(Protocol):
 def has_access_control(config: _Switches) -> bool:
     """Whether a broker or name server knows who calls it, by the rules of RocketMQ 4 or 5."""
     return config.acl_enable or config.authentication_enabled
+
+
+def own_account() -> Account:
+    """An account that one server alone knows, until it stops: it signs what the server sends to itself, where
+    the configuration names no account for its requests."""
+    return Account(
+        name=f"own-{secrets.token_hex(_OWN_BYTES)}", secret_key=secrets.token_hex(_OWN_BYTES), is_admin=True
+    )
 
 
 def inner_keys(config: InnerCredentialsSettings) -> SigningKeys | None:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Self
 
-from kourou.access.inner_keys import inner_keys
+from kourou.access.inner_keys import has_access_control, inner_keys, own_account
 from kourou.broker import wiring
 from kourou.broker.connection_state import ConnectionState
 from kourou.broker.part import BrokerPart, HandlersPart, processors_of
@@ -22,6 +22,7 @@ from kourou.broker.storage.disk_threads import DiskThreads
 from kourou.broker.storage.flush_service import FlushService
 from kourou.broker.storage.part import StoragePart, UpkeepPart, open_store
 from kourou.errors import ConfigError
+from kourou.protocol.signature import SigningKeys
 from kourou.store.log.file_preparer import FilePreparer
 from kourou.store.message_store import MessageStore
 from kourou.store.replica.epochs import EpochFile
@@ -149,7 +150,11 @@ class RunningBroker:
         journal = wiring.atomic_journal(services)
         retention = wiring.retention(services, journal)
         sends, bulk_handler = wiring.sends(services, transactions.recent, setup.kernel.kernel)
-        access = wiring.access_part(services)
+        keys, own = inner_keys(config), None
+        if keys is None and has_access_control(config):
+            own = own_account()
+            keys = SigningKeys(own.name, own.secret_key)
+        access = wiring.access_part(services, own)
         handlers: tuple[BrokerPart, ...] = (
             *access,
             wiring.tables_part(services),
@@ -162,9 +167,7 @@ class RunningBroker:
             wiring.producers_part(services),
             HandlersPart(wiring.config_processor(services, retention), *setup.handlers),
         )
-        client = RemotingClient(
-            client_settings(config, config.connect_timeout_millis), keys=inner_keys(config)
-        )
+        client = RemotingClient(client_settings(config, config.connect_timeout_millis), keys=keys)
         epochs = EpochFile(setup.files, store.config.root)
         membership = setup.membership
         self.master = master = wiring.master_part(services, epochs, membership)

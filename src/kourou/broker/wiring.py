@@ -65,11 +65,13 @@ from kourou.transport.client import RemotingClient
 from kourou.transport.connection import BulkHandler
 
 if TYPE_CHECKING:
+    from kourou.access.model import Account
     from kourou.broker.replication.metadata_sync import Follow
 
 
-def access_part(services: BrokerServices) -> tuple[BrokerPart, ...]:
-    """Access control, where the configuration has it; else what refuses its admin requests."""
+def access_part(services: BrokerServices, own_account: Account | None) -> tuple[BrokerPart, ...]:
+    """Access control, where the configuration has it; else what refuses its admin requests. `own_account`
+    signs what the broker sends to itself."""
     config = services.config
     if not (config.acl_enable or config.authentication_enabled):
         return (HandlersPart(NoPlainAclProcessor(), NoAuthProcessor()),)
@@ -99,6 +101,7 @@ def access_part(services: BrokerServices) -> tuple[BrokerPart, ...]:
         config=config,
         accounts=accounts,
         admission=services.admission,
+        own_account=own_account,
         disk=services.disk,
         now_ms=services.now_ms,
         monotonic_ms=services.monotonic_ms,

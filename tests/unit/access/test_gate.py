@@ -6,7 +6,7 @@ import pytest
 
 from kourou.access.gate import AccessGate
 from kourou.access.lockout import Lockout
-from kourou.access.model import AccessRefusedError, RefusalKind
+from kourou.access.model import AccessRefusedError, Account, RefusalKind
 from kourou.access.openings import Opening
 from kourou.access.requests import BODY_CODES, RequestTable
 from kourou.protocol.bodies.codec import encode_body
@@ -120,6 +120,15 @@ def test_messages_found_by_offset_are_checked_by_their_topic() -> None:
     with pytest.raises(AccessRefusedError):
         gate.check_publish(request, "other")
     gate_of(Rules("T"), Opening.RECORDS).check_read(request, "other")
+
+
+def test_a_server_may_call_itself() -> None:
+    """The coordinator of atomic publishes calls its own broker as any other."""
+    own = Account(name="own-1", secret_key="random", is_admin=True)
+    gate = AccessGate(Rules(), RequestTable(), monotonic_ms=lambda: 0, own_account=own)
+    gate.check(FakeRequest(Code.END_KOUROU_ATOMIC, signed({}, own)))
+    stolen = Account(name="own-1", secret_key="guess")
+    assert refusal(gate, FakeRequest(Code.END_KOUROU_ATOMIC, signed({}, stolen))).user == "own-1"
 
 
 def test_the_fast_path_asks_for_senders() -> None:

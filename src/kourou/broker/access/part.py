@@ -27,6 +27,7 @@ from kourou.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kourou.access.model import Account
     from kourou.broker.access.accounts import Accounts
     from kourou.broker.admission import Admission
     from kourou.broker.replication.metadata_sync import Follow
@@ -43,7 +44,8 @@ _log = logging.getLogger(__name__)
 
 
 class AccessPart(BrokerPart):
-    """The part of a broker with access control. Its check is in force from the beginning."""
+    """The part of a broker with access control. Its check is in force from the beginning. `own_account` signs
+    what the broker sends to itself, where the configuration names no account for it."""
 
     def __init__(
         self,
@@ -51,6 +53,7 @@ class AccessPart(BrokerPart):
         config: BrokerConfig,
         accounts: Accounts,
         admission: Admission,
+        own_account: Account | None,
         disk: DiskThreads,
         now_ms: Callable[[], int],
         monotonic_ms: Callable[[], int],
@@ -70,6 +73,7 @@ class AccessPart(BrokerPart):
             lockout=lockout_of(config),
             quotas=self._quotas,
             audit_log=self._audit_log,
+            own_account=own_account,
         )
         self._handlers = accounts.handlers(self.gate)
         # Who sends with a certificate need not sign: the check has to see those.
