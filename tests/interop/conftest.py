@@ -13,6 +13,7 @@ import pytest
 pytest.register_assert_rewrite(f"{__package__}.broker_pair")
 
 from tests.interop.kit import apache, artifacts, go_programs  # noqa: E402
+from tests.interop.kit.access_world import RULES, AccessWorld, theirs  # noqa: E402
 from tests.interop.kit.client_kit import ADAPTERS, LANES_OF_KITS, ClientKit, kits_at  # noqa: E402
 from tests.interop.kit.java_session import CLIENT_SETS, AdminSession, ClientSession  # noqa: E402
 from tests.interop.kit.lanes import ALL_LANES, KOUROU, Lane, Lanes  # noqa: E402
@@ -101,6 +102,15 @@ def shared_lanes(
     """Brokers and official clients for the whole run, each started when it is asked for."""
     with ExitStack() as servers:
         yield Lanes(tmp_path_factory.mktemp("lanes"), messaging, admins, servers)
+
+
+@pytest.fixture(scope="session")
+def access_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AccessWorld]:
+    """Brokers with access control; Apache's, which start slowly, are under way."""
+    with ExitStack() as servers:
+        world = AccessWorld(tmp_path_factory.mktemp("access"), servers)
+        world.launch(map(theirs, RULES))
+        yield world
 
 
 @pytest.fixture(scope="session")
