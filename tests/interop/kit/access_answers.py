@@ -16,7 +16,7 @@ from tests.interop.kit.signed_wire import SignedConnection
 _ANSWER_TIMEOUT_S: Final = 2.0
 _PLAIN_REFUSAL: Final = re.compile(r"org\.apache\.rocketmq\.acl\.common\.AclException: ")
 _AUTH_REFUSAL: Final = re.compile(
-    r"username cannot be null|is not found\.|is disabled\.|check signature failed|has no permission to access"
+    r"username cannot be null|is not found\.|is disabled\.|check signature failed|has no permission "
     r"|User:.* not found|Authentication failed|Authorization failed|authorization context"
     r"|The super user can only be|(topic|group) is null"
 )

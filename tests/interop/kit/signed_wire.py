@@ -24,10 +24,13 @@ _CONNECT_TIMEOUT_S: Final = 10
 class SignedConnection:
     """A connection of an identity; `call` sends one request and waits for its answer."""
 
-    def __init__(self, address: str, identity: Identity) -> None:
+    def __init__(self, address: str, identity: Identity, *, source: str = "") -> None:
         host, _, port = address.rpartition(":")
+        local = (source, 0) if source else None
         self._identity = identity
-        self._socket = socket.create_connection((host, int(port)), timeout=_CONNECT_TIMEOUT_S)
+        self._socket = socket.create_connection(
+            (host, int(port)), timeout=_CONNECT_TIMEOUT_S, source_address=local
+        )
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._decoder = FrameDecoder()
         self._opaques = itertools.count(1)
