@@ -1,6 +1,6 @@
 """PrivateFile: a small file with secrets, which only its owner can read, replaced whole.
 
-The content before is kept as `.bak`, with the same mode. Whenever the machine stops, the file is there with
+The content before is kept as `.bak`, closed to others as well. Whenever the machine stops, the file is there with
 its old or its new content: unlike other files of `config`, it is never missing, and the `.bak` is never
 taken in its place without an operator's decision, since what was forbidden since might be allowed by it.
 Not here: what is in it.
@@ -56,6 +56,9 @@ class PrivateFile:
         temporary = self.path.with_name(self.path.name + ".tmp")
         _write_new(temporary, data)
         if self.path.exists():
+            # A file that a user wrote may be open to others; its secrets are still in force.
+            with contextlib.suppress(OSError):
+                self.path.chmod(_MODE)
             _give_name(self.path, self.backup_path)
         os.replace(temporary, self.path)
         _sync_folder(self.path.parent)

@@ -65,3 +65,11 @@ def test_left_over_temporary_file_with_a_wide_mode_is_not_used(file: PrivateFile
     left_over.chmod(0o666)
     file.write(b"one")
     assert file.read() == b"one" and mode_of(file.path) == 0o600
+
+
+def test_backup_of_a_file_that_others_could_read_is_closed_to_them(file: PrivateFile) -> None:
+    file.path.parent.mkdir()
+    file.path.write_bytes(b"by a user")
+    file.path.chmod(0o644)
+    file.write(b"one")
+    assert file.backup_path.read_bytes() == b"by a user" and mode_of(file.backup_path) == 0o600
