@@ -189,6 +189,11 @@ _print_important = click.option(
     is_flag=True,
     help="A slave becomes master when the master dies. Needs --slaves and the program etcd, which it runs.",
 )
+@click.option(
+    "--auth",
+    is_flag=True,
+    help="Only accounts may do something; the first start makes an administrator and prints its keys.",
+)
 @click.option("--host", metavar="ADDR", default="127.0.0.1", help="Address to listen on; 0.0.0.0 means all.")
 @click.option("--advertise", metavar="HOST", help="Address that clients connect to, if different.")
 @_http_port
@@ -205,6 +210,7 @@ def standalone(
     slaves: str,
     sync: bool,
     failover: bool,
+    auth: bool,
     host: str,
     advertise: str | None,
     http_port: str | None,
@@ -232,7 +238,7 @@ def standalone(
             has_metrics=console,
         )
         console_at = whole_number("--console-port", console_port) if console else None
-        run_standalone(options, StandaloneLog(log_file, log_level), console_port=console_at)
+        run_standalone(options, StandaloneLog(log_file, log_level), console_port=console_at, auth=auth)
 
     run_command("kourou standalone", action)
 

@@ -10,6 +10,8 @@ from kourou.cli.apache_options import ApacheParser
 from kourou.cli.broker import BrokerOptions, run_broker
 from kourou.cli.pairs import parse_pairs
 from kourou.cli.problems import run_command
+from kourou.config.properties import properties_dict
+from kourou.config.properties_file import read_properties
 from kourou.standalone.options import BROKER_OPTIONS
 
 PROGRAM = "mqbroker"
@@ -19,6 +21,8 @@ def parse(arguments: Sequence[str] | None) -> BrokerOptions:
     """Turn Apache's options into ours."""
     given = _parser().parse_args(arguments)
     settings = parse_pairs("--set", given.set or [])
+    if given.keysFile is not None:
+        settings |= properties_dict(read_properties(given.keysFile))
     addresses = {} if given.namesrvAddr is None else {"namesrvAddr": given.namesrvAddr}
     return BrokerOptions(
         config_file=given.configFile,
@@ -42,6 +46,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add("", "logFile", "log file; - logs to the console (Kourou only)", metavar="FILE")
     parser.add_argument("--set", action="append", metavar="KEY=VALUE", help="set a key (Kourou only)")
     parser.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
+    # Keys of standalone that other users must not see.
+    parser.add_argument("--keysFile", type=Path, help=argparse.SUPPRESS)
     return parser
 
 

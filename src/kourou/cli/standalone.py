@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from kourou.cli.serving import (
 )
 from kourou.config.home import data_home
 from kourou.logs import LogConfig, LogLevel, logging_to
+from kourou.standalone.accounts import SERVER_FILE, open_accounts
 from kourou.standalone.options import StandaloneOptions
 from kourou.store.disk.store_lock import StoreLock
 
@@ -48,9 +49,10 @@ def default_store() -> Path:
 
 
 def run_standalone(
-    options: StandaloneOptions, log: StandaloneLog, *, console_port: int | None = None
+    options: StandaloneOptions, log: StandaloneLog, *, console_port: int | None = None, auth: bool = False
 ) -> None:
-    """Run name server and brokers, and the console if it has a port, until a signal stops them."""
+    """Run name server and brokers, and the console if it has a port, until a signal stops them. `auth`: with
+    access control, whose accounts are made at the first start."""
     options.check()
     if options.failover:
         from kourou.standalone.etcd_process import etcd_program
@@ -61,10 +63,15 @@ def run_standalone(
     # First, so that nothing is written into the log of servers that are already running there.
     for replica in options.replicas:
         StoreLock.check_free(options.store_of(replica))
+    conf = options.store / "conf"
+    if auth:
+        options = replace(options, accounts=open_accounts(conf))
     default = options.log_folder / f"{COMPONENT}.log"
     config = log_config(default, ServerOptions(log_file=log.file, log_level=log.level))
     with logging_to(config), logged_failure(COMPONENT):
         log_start(COMPONENT)
+        if not auth and (conf / SERVER_FILE).exists():
+            _log.warning("access control is off: these brokers had it; start with --auth to have it again")
         for unserved in options.unserved_stores:
             _log.warning("%s is not served: --brokers %d is fewer than before", unserved, options.brokers)
         _serve(options, config, console)
@@ -83,7 +90,13 @@ def _serve(options: StandaloneOptions, log: LogConfig, console: ConsoleSettings 
     async def started(server: _WithConsole) -> None:
         servers = server.servers
         show_notes(servers.notes)
-        lines = [ready_line(servers, options), *server.console_lines, log_place(log), *servers.kernel_lines]
+        lines = [
+            ready_line(servers, options),
+            *account_lines(options),
+            *server.console_lines,
+            log_place(log),
+            *servers.kernel_lines,
+        ]
         print(*lines, http_lines(servers.probe_address, servers.probe_address), sep="\n", end="", flush=True)
         warning = await servers.address_warning()
         if warning is not None:
@@ -156,6 +169,21 @@ def _server(options: StandaloneOptions) -> Standalone | Supervisor:
     from kourou.standalone.supervisor import Supervisor
 
     return Supervisor(options)
+
+
+def account_lines(options: StandaloneOptions) -> list[str]:
+    """Who the administrator is. The keys are shown once, when they are made."""
+    accounts = options.accounts
+    if accounts is None:
+        return []
+    use = f"mqadmin --acl {accounts.tools_file}"
+    if not accounts.is_new:
+        return [f"access control is on; the administrator's keys: {use}"]
+    administrator = accounts.administrator
+    return [
+        f"access control is on; administrator: accessKey={administrator.access_key} "
+        f"secretKey={administrator.secret_key}; shown this once, kept for {use}"
+    ]
 
 
 def ready_line(server: Standalone | Supervisor, options: StandaloneOptions) -> str:

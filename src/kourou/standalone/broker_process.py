@@ -53,6 +53,8 @@ class BrokerProcess:
         arguments += [f"--set={key}={text}" for key, text in keys.items()]
         if config_file(options, replica).exists():
             arguments.append(f"--configFile={config_file(options, replica)}")
+        if options.accounts is not None:
+            arguments.append(f"--keysFile={options.accounts.server_file}")
         process = await asyncio.create_subprocess_exec(
             sys.executable, *_BROKER_COMMAND, *arguments, stdin=PIPE, stdout=PIPE, start_new_session=True
         )

@@ -11,17 +11,21 @@ from typing import Final
 
 from kourou.errors import KourouError
 from kourou.protocol.bodies import HARuntimeInfo, decode_body
-from kourou.protocol.codes import RequestCode
+from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand
+from kourou.protocol.signature import SigningKeys
 from kourou.transport.client import RemotingClient
 
 _LOOK_S: Final = 0.02
 _TIMEOUT_MS: Final = 1_000
 
 
-async def wait_followed(masters: Iterable[str], slaves: int, timeout_s: float) -> list[str]:
-    """Wait until each of these masters, by address, has so many slaves; returns those that have fewer."""
-    client = RemotingClient()
+async def wait_followed(
+    masters: Iterable[str], slaves: int, timeout_s: float, keys: SigningKeys | None = None
+) -> list[str]:
+    """Wait until each of these masters, by address, has so many slaves; returns those that have fewer. `keys`
+    sign the requests."""
+    client = RemotingClient(keys=keys)
     waits = {address: asyncio.create_task(_wait_one(client, address, slaves)) for address in masters}
     try:
         await asyncio.wait(waits.values(), timeout=timeout_s)
@@ -43,5 +47,7 @@ async def _connected(client: RemotingClient, address: str) -> int:
     try:
         answer = await client.call(address, command, _TIMEOUT_MS)
     except KourouError:
+        return 0
+    if answer.code != ResponseCode.SUCCESS:
         return 0
     return len(decode_body(answer.body, HARuntimeInfo).ha_connection_info)

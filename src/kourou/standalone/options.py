@@ -20,6 +20,7 @@ from kourou.config.broker import MASTER_ID, SLAVE, SYNC_MASTER
 from kourou.config.home import folder_problem
 from kourou.config.host import LOOPBACK, advertised_address, is_wildcard
 from kourou.errors import ConfigError
+from kourou.standalone.accounts import StandaloneAccounts
 from kourou.transport.addresses import join_address
 
 NAMESRV_PORT: Final = 9_876
@@ -41,6 +42,15 @@ BROKER_OPTIONS: Final = {
     "storePathRootDir": "--store",
 }
 """Key to option, of the brokers."""
+_ACCESS_OPTIONS: Final = dict.fromkeys(
+    (
+        "authenticationEnabled",
+        "authorizationEnabled",
+        "initAuthenticationUser",
+        "innerClientAuthenticationCredentials",
+    ),
+    "--auth",
+)
 PROBE_OPTIONS: Final = {"httpPort": "--http-port", "httpBindAddress": "--host"}
 """Key to option, of the listener for health checks."""
 
@@ -88,6 +98,8 @@ class StandaloneOptions:
     http_port: int | None = None
     # Whether metrics are measured also without that port, for the console.
     has_metrics: bool = False
+    # Access control with these accounts; None: everybody may do everything.
+    accounts: StandaloneAccounts | None = None
 
     def check(self) -> None:
         """ConfigError lists every problem with the options."""
@@ -204,14 +216,19 @@ def namesrv_config(options: StandaloneOptions) -> tuple[NamesrvConfig, list[str]
         "kvConfigPath": str(folder / "kvConfig.json"),
         "configStorePath": str(folder / "namesrv.properties"),
     }
+    if options.accounts is not None:
+        # Users that are changed at a broker are changed here, too.
+        users = options.store_of(Replica(0)) / "config"
+        overrides |= {**options.accounts.namesrv_keys, "accessUsersFolder": str(users)}
     path = _existing(folder / "namesrv.properties")
-    return load_namesrv_config(path, overrides, option_names=NAMESRV_OPTIONS)
+    names = {**NAMESRV_OPTIONS, **_ACCESS_OPTIONS}
+    return load_namesrv_config(path, overrides, option_names=names)
 
 
 def broker_overrides(
     options: StandaloneOptions, replica: Replica, namesrv_addr: str, etcd_address: str | None = None
 ) -> dict[str, str]:
-    """RocketMQ keys of a broker; `etcd_address` with fail-over."""
+    """RocketMQ keys of a broker, without secrets; `etcd_address` with fail-over."""
     keys = {
         "brokerName": replica.broker_name,
         "brokerIP1": options.advertised,
@@ -240,10 +257,13 @@ def broker_config(
 ) -> tuple[BrokerConfig, list[str]]:
     """The configuration of a broker; other keys may stand in its file."""
     overrides = broker_overrides(options, replica, namesrv_addr, etcd_address)
+    if options.accounts is not None:
+        overrides |= options.accounts.broker_keys
     path = _existing(config_file(options, replica))
     role = "--failover" if options.failover else "--slaves" if replica.is_slave else "--sync"
     names = {
         **BROKER_OPTIONS,
+        **_ACCESS_OPTIONS,
         "brokerRole": role,
         "brokerId": "--slaves",
         "failoverEtcdEndpoints": "--failover",

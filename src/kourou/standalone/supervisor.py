@@ -163,7 +163,9 @@ class Supervisor:
             for replica, broker in self._brokers.items()
             if not replica.is_slave
         }
-        for address in await wait_followed(masters, self._options.slaves, _FOLLOW_TIMEOUT_S):
+        accounts = self._options.accounts
+        keys = None if accounts is None else accounts.inner
+        for address in await wait_followed(masters, self._options.slaves, _FOLLOW_TIMEOUT_S, keys):
             _log.warning(
                 "not all slaves of %s follow it yet; the logs of the slaves say why", masters[address]
             )
