@@ -72,19 +72,23 @@ class AccountFiles:
         return cls(home / "conf" / "plain_acl.yml", home / "conf" / "acl")
 
     def paths(self) -> list[Path]:
-        """The files that exist: first those of the folder, by name, then the default one."""
-        found = sorted(
-            Path(parent) / name
-            for parent, _, names in os.walk(self.folder)
-            for name in names
-            if name.endswith((".yml", ".yaml"))
-        )
-        if self.default not in found and self.default.exists():
-            found.append(self.default)
+        """The files that exist: first those of the folder, by name, then the default one. ConfigError if a
+        folder cannot be read."""
+        try:
+            found = sorted(
+                Path(parent) / name
+                for parent, _, names in os.walk(self.folder, onerror=_unless_missing)
+                for name in names
+                if name.endswith((".yml", ".yaml"))
+            )
+            if self.default not in found and self.default.exists():
+                found.append(self.default)
+        except OSError as error:
+            raise ConfigError(f"{error.filename}: cannot be read: {error.strerror or error}") from error
         return found
 
     def fingerprint(self) -> Fingerprint:
-        """Changes whenever a file does."""
+        """Changes whenever a file does. ConfigError if one cannot be looked at."""
         return tuple((path, stat.st_mtime_ns, stat.st_size, stat.st_ino) for path, stat in self._stats())
 
     def readable_by_others(self) -> list[Path]:
@@ -115,6 +119,14 @@ class AccountFiles:
                 yield path, path.stat()
             except FileNotFoundError:
                 continue
+            except OSError as error:
+                raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def _unless_missing(error: OSError) -> None:
+    """Raise what os.walk would swallow: a folder that cannot be read is not an empty one."""
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def read_document(path: Path) -> Document:

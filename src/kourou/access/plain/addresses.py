@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final, Protocol
 
@@ -96,10 +97,12 @@ def parse_pattern(text: str) -> AddressPattern:
     return _Several(frozenset({_plain(text, text)}))
 
 
+@lru_cache(maxsize=4_096)
 def parse_address(text: str) -> Parts:
     """A peer's address; empty, matched by wildcards for all only, if the text is none.
 
     An IPv4 address in IPv6 (::ffff:10.0.0.1) is the IPv4 address; the zone of a link is left out.
+    Cached, since each request asks.
     """
     try:
         return _parts(ip_address(text.strip("[]").partition("%")[0]))

@@ -67,7 +67,7 @@ class PlainRules:
         account = _account_of(call, table)
         if account.exempt.matches(address):
             return account
-        if not is_signed_by(call, account.secret_key):
+        if call.certificate_user is None and not is_signed_by(call, account.secret_key):
             text = f"Check signature failed for accessKey={account.name}"
             raise _refused(RefusalKind.WRONG_SIGNATURE, text, _VALIDATE, 683, account.name)
         _check_permissions(call, account)
@@ -94,15 +94,17 @@ class PlainRules:
         """Read the files again if one has changed. True: another table is in force. What is wrong with
         the files is logged, once, and the old table stays."""
         with self._lock:
-            seen = self._files.fingerprint()
-            if seen == self._seen:
-                return False
             try:
+                seen = self._files.fingerprint()
+                if seen == self._seen:
+                    return False
+                self._seen = seen
                 table = self._files.load()
+                if self._is_being_written(table, seen):
+                    self._seen = None
+                    return False
             except ConfigError as error:
-                self._keep_table(seen, str(error))
-                return False
-            if self._is_being_written(table, seen):
+                self._keep_table(str(error))
                 return False
             self._adopt(table, seen)
             return True
@@ -137,8 +139,7 @@ class PlainRules:
             _log.warning("%s", note)
         self._note_open_files()
 
-    def _keep_table(self, seen: Fingerprint, problem: str) -> None:
-        self._seen = seen
+    def _keep_table(self, problem: str) -> None:
         if problem != self._problem:
             self._problem = problem
             _log.error("accounts stay as they were, the files cannot be used:\n%s", problem)
@@ -151,8 +152,12 @@ class PlainRules:
 
 
 def _account_of(call: AccessCall, table: AccountTable) -> PlainAccount:
-    """The account that a call names."""
-    name = call.access_key
+    """The account that a call names; where the name in the client's certificate counts, the account of that
+    name, whose signature is not needed."""
+    name = call.certificate_user or call.access_key
+    if call.certificate_user and call.access_key not in ("", name):
+        text = f"accessKey={call.access_key} is not the user of the client's certificate"
+        raise _refused(RefusalKind.WRONG_SIGNATURE, text, _VALIDATE, 683, call.access_key)
     if not name:
         raise _refused(RefusalKind.NO_CREDENTIALS, "No accessKey is configured", _VALIDATE, 663)
     account = table.accounts.get(name)

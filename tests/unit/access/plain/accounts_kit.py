@@ -80,6 +80,7 @@ def call(
     address: str = "192.168.1.1",
     code: int = RequestCode.SEND_MESSAGE_V2,
     admin_only: bool = False,
+    certificate_user: str | None = None,
 ) -> AccessCall:
     """A call that is signed, unless it has no access key."""
     fields = {"b": "orders"}
@@ -93,4 +94,5 @@ def call(
         body=b"body",
         address=address,
         needs=Needs(plain=needs, is_plain_admin_only=admin_only),
+        certificate_user=certificate_user,
     )

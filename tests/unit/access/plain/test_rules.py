@@ -78,6 +78,19 @@ def test_wrong_signature(rules: PlainRules) -> None:
     assert (error.kind, error.user) == (RefusalKind.WRONG_SIGNATURE, "producer")
 
 
+def test_the_name_in_a_certificate_needs_no_signature(rules: PlainRules) -> None:
+    for key in None, "producer":
+        account = rules.check(
+            call(topic("orders", Action.PUB), key=key, secret="wrong", certificate_user="producer")
+        )
+        assert account is not None and account.name == "producer"
+    error = refusal(rules, topic("other", Action.PUB), key=None, certificate_user="producer")
+    assert words(error) == "No default permission for topic:other"
+    assert words(refusal(rules, certificate_user="stranger", key=None)) == "No acl config for stranger"
+    error = refusal(rules, key="everything", certificate_user="producer")
+    assert words(error) == "accessKey=everything is not the user of the client's certificate"
+
+
 def test_traces_may_be_sent_by_all_but_not_read(rules: PlainRules) -> None:
     assert rules.check(call(topic("RMQ_SYS_TRACE_TOPIC", Action.PUB)))
     assert words(refusal(rules, topic("RMQ_SYS_TRACE_TOPIC", Action.SUB))).endswith(
@@ -224,6 +237,20 @@ def test_a_bad_file_changes_nothing_and_is_reported_once(
     assert len(caplog.records) == 1
     assert "account short, accessKey: must be longer than 6" in caplog.text
     assert "hidden-away" not in caplog.text
+
+
+def test_a_folder_that_cannot_be_read_changes_nothing(
+    rules: PlainRules, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = rules.table
+    rules.files.folder.write_text("a file in its place")
+    for _ in range(2):
+        assert not rules.reload_if_changed()
+    assert rules.table is table
+    assert caplog.text.count("acl: cannot be read: Not a directory") == 1
+    rules.files.folder.unlink()
+    write(rules.files.default, ACCOUNTS + "\n")
+    assert rules.reload_if_changed()
 
 
 def test_a_mended_file_is_taken(rules: PlainRules) -> None:
