@@ -1,24 +1,32 @@
-"""Access control of a cluster: users and permissions, as RocketMQ 5 keeps them. Reading only.
+"""Access control of a cluster: users and policies of RocketMQ 5, accounts of RocketMQ 4. Reading only, and
+without secrets.
 
-Each broker has its own; what brokers do not share is listed with the brokers that have it.
+Each broker has its own; what brokers do not share is listed with the brokers that have it. Not here: changes
+(users.py, acls.py, plain_acl.py).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
+from kourou.admin.acls import list_acls
 from kourou.admin.session import Admin, BrokerAddress
-from kourou.errors import KourouError, ProtocolError, ResponseError
+from kourou.admin.users import list_users
+from kourou.errors import CallTimeoutError, KourouError, ProtocolError, ResponseError
+from kourou.protocol.bodies import AclInfo, UserInfo
 from kourou.protocol.codes import RequestCode, ResponseCode
 
-T = TypeVar("T")
+_OFF: Final = ("MetadataProvider is not configured", "has no accounts of RocketMQ 4")
+"""In the remarks of brokers whose access control is off: RocketMQ 5's, and Kourou's."""
+_PLAIN_TIMEOUT_MS: Final = 2_000
+"""A broker of RocketMQ 4 whose access control is off answers nothing at all."""
 
-_NO_SUCH_REQUEST: Final = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+KeyT = TypeVar("KeyT", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,101 +56,208 @@ class AccessRule:
 
 
 @dataclass(frozen=True, slots=True)
+class PlainAccount:
+    """One account of RocketMQ 4; the secret key is left out."""
+
+    access_key: str
+    white_remote_address: str
+    """An address pattern from which it needs no signature; empty: none."""
+    is_admin: bool
+    default_topic_perm: str
+    default_group_perm: str
+    topic_perms: list[str]
+    """`name=PERM`."""
+    group_perms: list[str]
+    brokers: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class WhiteList:
+    """Address patterns from which no request of RocketMQ 4 needs an account."""
+
+    addresses: list[str]
+    brokers: list[str]
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterAccess:
-    """All users and rules of a cluster."""
+    """All users, rules and accounts of a cluster."""
 
     is_supported: bool
     """Whether a broker has access control of RocketMQ 5."""
+    is_plain: bool = False
+    """Whether one has that of RocketMQ 4."""
     users: list[AccessUser] = field(default_factory=list)
     rules: list[AccessRule] = field(default_factory=list)
+    accounts: list[PlainAccount] = field(default_factory=list)
+    white_lists: list[WhiteList] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
 
-class _User(msgspec.Struct, rename="camel"):
-    username: str = ""
-    user_type: str | None = None
-    user_status: str | None = None
+@dataclass(frozen=True, slots=True)
+class AuthTables:
+    """What a broker with RocketMQ 5's access control has."""
+
+    users: list[UserInfo]
+    acls: list[AclInfo]
 
 
-class _Entry(msgspec.Struct, rename="camel"):
-    resource: str = ""
-    actions: list[str] | None = None
-    source_ips: list[str] | None = None
-    decision: str | None = None
+class PlainListing(msgspec.Struct, rename="camel"):
+    """What a broker with RocketMQ 4's access control has."""
+
+    global_white_addrs: list[str] | None = None
+    plain_access_configs: list[PlainListed] | None = None
 
 
-class _Policy(msgspec.Struct, rename="camel"):
-    policy_type: str | None = None
-    entries: list[_Entry] | None = None
+class PlainListed(msgspec.Struct, rename="camel"):
+    """One account there: the field with the secret key is not read."""
+
+    access_key: str = ""
+    white_remote_address: str | None = None
+    admin: bool = False
+    default_topic_perm: str | None = None
+    default_group_perm: str | None = None
+    topic_perms: list[str] | None = None
+    group_perms: list[str] | None = None
 
 
-class _Acl(msgspec.Struct, rename="camel"):
-    subject: str = ""
-    policies: list[_Policy] | None = None
+Found: TypeAlias = AuthTables | PlainListing | None
+"""Of one broker; None: it has no access control."""
 
 
 async def cluster_access(admin: Admin) -> ClusterAccess:
-    """The users and rules of all masters."""
+    """What all masters have."""
     masters = await admin.masters()
-    answers = await asyncio.gather(*(_read(admin, master) for master in masters))
-    found = [(name, *answer) for name, answer in answers if not isinstance(answer, KourouError)]
-    problems = [f"broker {name}: {answer}" for name, answer in answers if _is_problem(answer)]
+    found = await asyncio.gather(*(_answer(admin, master) for master in masters))
+    auth = [(name, one) for name, one in found if isinstance(one, AuthTables)]
+    plain = [(name, one) for name, one in found if isinstance(one, PlainListing)]
     return ClusterAccess(
-        bool(found),
-        list(_users((name, users) for name, users, _ in found)),
-        list(_rules((name, acls) for name, _, acls in found)),
-        problems,
+        is_supported=bool(auth),
+        is_plain=bool(plain),
+        users=[AccessUser(*key, brokers) for key, brokers in _grouped(map(_users, auth))],
+        rules=list(_rules(auth)),
+        accounts=list(_accounts(plain)),
+        white_lists=[
+            WhiteList(list(addresses), brokers)
+            for addresses, brokers in _grouped((name, [_white_list(one)]) for name, one in plain)
+            if addresses
+        ],
+        problems=[f"broker {name}: {one}" for name, one in found if isinstance(one, KourouError)],
     )
 
 
-def _is_problem(answer: object) -> bool:
-    """Whether an answer is an error other than that the broker has no access control."""
-    if isinstance(answer, ResponseError):
-        return answer.code != _NO_SUCH_REQUEST
-    return isinstance(answer, KourouError)
-
-
-async def _read(
-    admin: Admin, master: BrokerAddress
-) -> tuple[str, tuple[list[_User], list[_Acl]] | KourouError]:
+async def broker_access(admin: Admin, address: str) -> Found:
+    """What one broker has. ResponseError if the session's account may not read it."""
     try:
-        users = await admin.call(master.address, RequestCode.AUTH_LIST_USER)
-        acls = await admin.call(master.address, RequestCode.AUTH_LIST_ACL)
-        return master.broker_name, (_decode(users.body, list[_User]), _decode(acls.body, list[_Acl]))
+        return AuthTables(await list_users(admin, address), await _acls(admin, address))
+    except ResponseError as error:
+        if not _is_off(error):
+            raise
+    return await plain_listing(admin, address)
+
+
+async def _answer(admin: Admin, master: BrokerAddress) -> tuple[str, Found | KourouError]:
+    try:
+        return master.broker_name, await broker_access(admin, master.address)
     except KourouError as error:
         return master.broker_name, error
 
 
-def _decode(body: bytes, kind: type[list[T]]) -> list[T]:
+async def _acls(admin: Admin, address: str) -> list[AclInfo]:
     try:
-        return msgspec.json.decode(body, type=kind) if body else []
+        return await list_acls(admin, address)
+    except ResponseError as error:
+        if _is_off(error):  # users only: authentication without authorization
+            return []
+        raise
+
+
+async def plain_listing(admin: Admin, address: str) -> PlainListing | None:
+    """The accounts of RocketMQ 4 of one broker; None if it has no such access control."""
+    code = RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG
+    try:
+        answer = await admin.call(address, code, timeout_ms=_PLAIN_TIMEOUT_MS)
+        return msgspec.json.decode(answer.body, type=PlainListing) if answer.body else None
+    except CallTimeoutError:
+        return None
+    except ResponseError as error:
+        if _is_off(error):
+            return None
+        raise
     except msgspec.MsgspecError as error:
-        raise ProtocolError(f"list of users or permissions: {error}") from None
+        raise ProtocolError(f"list of accounts: {error}") from None
 
 
-def _users(found: Iterable[tuple[str, Sequence[_User]]]) -> Iterable[AccessUser]:
-    brokers: dict[tuple[str, str, str], list[str]] = {}
-    for name, users in found:
-        for user in users:
-            key = user.username, user.user_type or "Normal", user.user_status or "enable"
+def _is_off(error: ResponseError) -> bool:
+    """Whether a broker has no access control of this version."""
+    return error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED or any(
+        words in error.remark for words in _OFF
+    )
+
+
+# -- what brokers share --------------------------------------------------------------------------------
+
+
+def _grouped(found: Iterable[tuple[str, Iterable[KeyT]]]) -> list[tuple[KeyT, list[str]]]:
+    """Each key, with the brokers that have it; sorted."""
+    brokers: dict[KeyT, list[str]] = {}
+    for name, keys in found:
+        for key in keys:
             brokers.setdefault(key, []).append(name)
-    return (AccessUser(*key, names) for key, names in sorted(brokers.items()))
+    return sorted(brokers.items(), key=lambda item: repr(item[0]))
 
 
-def _rules(found: Iterable[tuple[str, Sequence[_Acl]]]) -> Iterable[AccessRule]:
-    brokers: dict[tuple[str, str, str, tuple[str, ...], tuple[str, ...], str], list[str]] = {}
-    for name, acls in found:
-        for acl in acls:
-            for policy in acl.policies or ():
-                for entry in policy.entries or ():
-                    key = (
-                        acl.subject,
-                        policy.policy_type or "Custom",
-                        entry.resource,
-                        tuple(entry.actions or ()),
-                        tuple(entry.source_ips or ()),
-                        entry.decision or "",
-                    )
-                    brokers.setdefault(key, []).append(name)
-    for (subject, policy_type, resource, actions, ips, decision), names in sorted(brokers.items()):
-        yield AccessRule(subject, policy_type, resource, list(actions), list(ips), decision, names)
+def _users(found: tuple[str, AuthTables]) -> tuple[str, Iterable[tuple[str, str, str]]]:
+    name, tables = found
+    return name, (
+        (user.username or "", user.user_type or "Normal", user.user_status or "enable")
+        for user in tables.users
+    )
+
+
+def _rules(auth: Sequence[tuple[str, AuthTables]]) -> Iterable[AccessRule]:
+    grouped = _grouped((name, _rule_keys(tables.acls)) for name, tables in auth)
+    for (subject, policy_type, resource, actions, sources, decision), brokers in grouped:
+        yield AccessRule(subject, policy_type, resource, list(actions), list(sources), decision, brokers)
+
+
+def _rule_keys(
+    acls: Sequence[AclInfo],
+) -> Iterable[tuple[str, str, str, tuple[str, ...], tuple[str, ...], str]]:
+    return (
+        (
+            acl.subject or "",
+            policy.policy_type or "Custom",
+            entry.resource or "",
+            tuple(entry.actions or ()),
+            tuple(entry.source_ips or ()),
+            entry.decision or "",
+        )
+        for acl in acls
+        for policy in acl.policies or ()
+        for entry in policy.entries or ()
+    )
+
+
+def _white_list(listing: PlainListing) -> tuple[str, ...]:
+    return tuple(listing.global_white_addrs or ())
+
+
+def _accounts(plain: Sequence[tuple[str, PlainListing]]) -> Iterable[PlainAccount]:
+    grouped = _grouped((name, map(_account_key, one.plain_access_configs or ())) for name, one in plain)
+    for (key, white, is_admin, topic, group, topics, groups), brokers in grouped:
+        yield PlainAccount(key, white, is_admin, topic, group, list(topics), list(groups), brokers)
+
+
+def _account_key(
+    one: PlainListed,
+) -> tuple[str, str, bool, str, str, tuple[str, ...], tuple[str, ...]]:
+    return (
+        one.access_key,
+        one.white_remote_address or "",
+        one.admin,
+        one.default_topic_perm or "",
+        one.default_group_perm or "",
+        tuple(one.topic_perms or ()),
+        tuple(one.group_perms or ()),
+    )

@@ -25,6 +25,8 @@ from starlette.routing import BaseRoute, Route
 
 from kourou.console.api import (
     access,
+    access_rules,
+    access_users,
     audit,
     brokers,
     dead_letters,
@@ -82,6 +84,8 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *namesrvs.ENDPOINTS,
     *doctor.ENDPOINTS,
     *access.ENDPOINTS,
+    *access_users.ENDPOINTS,
+    *access_rules.ENDPOINTS,
     *pipelines.ENDPOINTS,
     *audit.ENDPOINTS,
     *topics.ENDPOINTS,

@@ -1,4 +1,4 @@
-"""Users and permissions of the cluster, as far as it has them."""
+"""Users, permissions and accounts of the cluster, as far as it has them. Not here: their changes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ class AccessPage(msgspec.Struct, frozen=True):
 
 
 async def _access(call: Call[NoQuery, NoBody]) -> AccessPage:
+    access = await call.view.shared("access", lambda: cluster_access(call.admin))
+    names = ("listUser", "listAcl") if access.is_supported else ()
+    names += ("getAclConfig",) if access.is_plain else ()
     clusters = sorted({broker.cluster for broker in (await call.view.brokers()).data})
     commands = [
         command_line(call.admin.namesrvs, command, "-c", cluster)
         for cluster in clusters
-        for command in ("listUser", "listAcl")
+        for command in names
     ]
-    access = await call.view.shared("access", lambda: cluster_access(call.admin))
     return AccessPage(access, commands)
 
 

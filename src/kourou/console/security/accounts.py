@@ -16,9 +16,9 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import Final
 
-import msgspec
-
+from kourou.admin.access import plain_listing
 from kourou.admin.session import Admin
+from kourou.admin.users import get_user
 from kourou.client.core.credentials import Credentials
 from kourou.client.core.settings import ClientOptions
 from kourou.console.api_errors import ApiError
@@ -27,7 +27,6 @@ from kourou.console.refusals import is_about_permission, refusal
 from kourou.console.security.logins import Login
 from kourou.errors import ClientError, KourouError, RemotingError, ResponseError
 from kourou.protocol.codes import RequestCode
-from kourou.protocol.headers import GetUserRequestHeader
 
 _PROBE: Final = RequestCode.GET_BROKER_RUNTIME_INFO
 _MAX_BROKERS: Final = 8
@@ -137,19 +136,6 @@ async def _refusal_at(admin: Admin, address: str) -> str | None:
 # -- the role ----------------------------------------------------------------------------------------
 
 
-class _User(msgspec.Struct, rename="camel"):
-    user_type: str | None = None
-
-
-class _Account(msgspec.Struct, rename="camel"):
-    access_key: str = ""
-    admin: bool = False
-
-
-class _Accounts(msgspec.Struct, rename="camel"):
-    plain_access_configs: list[_Account] | None = None
-
-
 async def _role(admin: Admin, address: str, name: str) -> Role:
     """What an account says about itself. A broker that does not show it makes nobody an administrator."""
     is_administrator = await _is_super(admin, address, name) or await _is_plain_admin(admin, address, name)
@@ -158,17 +144,16 @@ async def _role(admin: Admin, address: str, name: str) -> Role:
 
 async def _is_super(admin: Admin, address: str, name: str) -> bool:
     try:
-        answer = await admin.call(address, RequestCode.AUTH_GET_USER, GetUserRequestHeader(username=name))
-        user = msgspec.json.decode(answer.body or b"{}", type=_User)
-    except (KourouError, msgspec.MsgspecError):
+        user = await get_user(admin, address, name)
+    except KourouError:
         return False
-    return (user.user_type or "").lower() == "super"
+    return user is not None and (user.user_type or "").lower() == "super"
 
 
 async def _is_plain_admin(admin: Admin, address: str, name: str) -> bool:
     try:
-        answer = await admin.call(address, RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG)
-        accounts = msgspec.json.decode(answer.body or b"{}", type=_Accounts)
-    except (KourouError, msgspec.MsgspecError):
+        found = await plain_listing(admin, address)
+    except KourouError:
         return False
-    return any(one.access_key == name and one.admin for one in accounts.plain_access_configs or ())
+    accounts = (found.plain_access_configs if found else None) or ()
+    return any(one.access_key == name and one.admin for one in accounts)
