@@ -26,6 +26,7 @@ from kourou.protocol.headers import (
     DeleteSubscriptionGroupRequestHeader,
     GetAllSubscriptionGroupRequestHeader,
     GetAllSubscriptionGroupResponseHeader,
+    GetSubscriptionGroupConfigRequestHeader,
 )
 
 """Groups per request, as in Apache's tools; brokers of RocketMQ 4 always send all."""
@@ -89,6 +90,19 @@ async def set_consume_mode(
 
 
 # -- settings ----------------------------------------------------------------------------------------
+
+
+async def group_config(admin: Admin, address: str, group: str) -> SubscriptionGroupConfig | None:
+    """The settings of one group on a broker; None if it is not there. Brokers before 5 do not know this
+    request: ResponseError."""
+    header = GetSubscriptionGroupConfigRequestHeader(group=group)
+    try:
+        answer = await admin.call(address, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, header)
+    except ResponseError as error:
+        if error.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+            return None
+        raise
+    return decode_body(answer.body, SubscriptionGroupConfig)
 
 
 async def group_configs(admin: Admin, address: str) -> dict[str, SubscriptionGroupConfig]:

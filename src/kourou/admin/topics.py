@@ -32,6 +32,7 @@ from kourou.protocol.headers.topics import (
     DeleteTopicRequestHeader,
     GetAllTopicConfigRequestHeader,
     GetAllTopicConfigResponseHeader,
+    GetTopicConfigRequestHeader,
     GetTopicStatsInfoRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
 )
@@ -248,6 +249,19 @@ async def allocate_queues(admin: Admin, topic: str, clients: Sequence[str]) -> d
     strategy = AllocateAveragely()
     ids = sorted(set(clients))
     return {client: strategy.allocate("", client, queues, ids) for client in ids}
+
+
+async def topic_config(admin: Admin, address: str, topic: str) -> TopicConfig | None:
+    """The settings of one topic on a broker; None if it is not there. Brokers before 5 do not know this
+    request: ResponseError."""
+    header = GetTopicConfigRequestHeader(topic=topic)
+    try:
+        answer = await admin.call(address, RequestCode.GET_TOPIC_CONFIG, header)
+    except ResponseError as error:
+        if error.code == ResponseCode.TOPIC_NOT_EXIST:
+            return None
+        raise
+    return decode_body(answer.body, TopicConfig)
 
 
 async def topic_configs(admin: Admin, address: str) -> dict[str, TopicConfig]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
@@ -95,6 +96,11 @@ def refused(words: str) -> ApiError:
     elif is_about_login(words):
         hint = "log out and in again, or ask an administrator of the cluster for an account"
     return ApiError(HTTPStatus.FORBIDDEN, "refused_by_cluster", words, hint)
+
+
+def unreadable(what: str, problems: Sequence[str]) -> ApiError:
+    """404: it was not found, but not everything could be read."""
+    return not_found(f"{what} was not found where it could be looked for: {'; '.join(problems)}")
 
 
 def not_found(what: str, hint: str = "") -> ApiError:

@@ -15,14 +15,14 @@ from kourou.admin.brokers import GroupQueueLag, group_lags
 from kourou.admin.clusters import BrokerSummary, cluster_list
 from kourou.admin.connections import producers_of_broker
 from kourou.admin.consume_stats import consume_stats
-from kourou.admin.groups import group_configs
+from kourou.admin.groups import group_config, group_configs
 from kourou.admin.messages.dead_letters import GroupDeadLetters, dead_letter_counts
 from kourou.admin.messages.delayed import BrokerDelays, broker_delays
 from kourou.admin.messages.half_messages import BrokerHalfMessages, broker_half_messages
 from kourou.admin.replication import SlaveLag, read_replication, slave_lags
 from kourou.admin.session import Admin, BrokerAddress
 from kourou.admin.top import TopSample, TopView, is_user_topic, view
-from kourou.admin.topics import topic_configs, topic_status
+from kourou.admin.topics import topic_config, topic_configs, topic_status
 from kourou.clock import wall_ms
 from kourou.console.group_members import GroupMembers, Members
 from kourou.console.lag_table import LagTable, lag_table
@@ -111,6 +111,14 @@ class ClusterView:
     async def groups(self, *, is_new: bool = False) -> Reading[dict[str, dict[str, SubscriptionGroupConfig]]]:
         """The configuration of each group on each broker: group → broker name → configuration."""
         return await self._groups.get(is_new=is_new)
+
+    async def topic(self, name: str) -> dict[str, TopicConfig]:
+        """The same of one topic, read by itself: an account may see one topic, but not all."""
+        return await self._one(lambda address: topic_config(self._admin, address, name))
+
+    async def group(self, name: str) -> dict[str, SubscriptionGroupConfig]:
+        """The same of one group."""
+        return await self._one(lambda address: group_config(self._admin, address, name))
 
     async def lags(self) -> Reading[list[GroupQueueLag]]:
         """The progress of every group in every topic, a row for each broker."""
@@ -265,6 +273,11 @@ class ClusterView:
             for name, config in configs.items():
                 table.setdefault(name, {})[master.broker_name] = config
         return Reading(table, as_of, problems)
+
+    async def _one(self, ask: Callable[[str], Awaitable[T | None]]) -> dict[str, T]:
+        """By broker name; brokers that do not show it are left out."""
+        found, _, _ = await self._of_masters(ask)
+        return {master.broker_name: config for master, config in found if config is not None}
 
     async def _read_lags(self) -> Reading[list[GroupQueueLag]]:
         timeout_ms = _LAG_TIMEOUT_FACTOR * self._admin.settings.request_timeout_ms

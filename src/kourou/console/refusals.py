@@ -25,9 +25,11 @@ _PERMISSION: Final = re.compile(
     "|authorization context is empty|Authorization failed"
 )
 _LOGIN: Final = re.compile("signature|^User:|accesskey|username|acl config|authentication", re.IGNORECASE)
+# With what an AccessDeniedError adds for programs, which is left out here: people know who they are.
 _REFUSAL_IN_TEXT: Final = re.compile(
     r"CODE: (?:16  DESC: (?P<words>[^\n]*?)|1  DESC: org\.apache\.rocketmq\.acl\.common\.AclException: "
-    r"(?P<plain>[^\n]*?)(?:, org\.apache\.rocketmq\.[\w.$]+\([\w.]*:-?\d+\))?)(?= \(from \S+\)|$)",
+    r"(?P<plain>[^\n]*?)(?:, org\.apache\.rocketmq\.[\w.$]+\([\w.]*:-?\d+\))?)"
+    r"(?P<where> \(from \S+\)|$)(?:; (?:the request was|check access key) [^\n;]*)?",
     re.MULTILINE,
 )
 
@@ -39,7 +41,7 @@ def refusal(error: ResponseError) -> str | None:
 
 def is_refusal(problem: str) -> bool:
     """Whether a problem is one, which is a text already: the outcome of one target."""
-    return _REFUSAL_IN_TEXT.fullmatch(re.sub(r" \(from \S+\)$", "", problem)) is not None
+    return _REFUSAL_IN_TEXT.fullmatch(problem) is not None
 
 
 def is_about_permission(words: str) -> bool:
@@ -54,7 +56,11 @@ def is_about_login(words: str) -> bool:
 
 def readable(text: str) -> str:
     """A text with errors of servers, as lists of problems have them: refusals are reduced to their words."""
-    return _REFUSAL_IN_TEXT.sub(lambda found: found["words"] or found["plain"] or "refused", text)
+    return _REFUSAL_IN_TEXT.sub(_readable, text)
+
+
+def _readable(found: re.Match[str]) -> str:
+    return (found["words"] or found["plain"] or "refused") + found["where"]
 
 
 def _words(code: int, remark: str) -> str | None:

@@ -20,13 +20,11 @@ class AccessPage(msgspec.Struct, frozen=True):
 
 async def _access(call: Call[NoQuery, NoBody]) -> AccessPage:
     access = await call.view.shared("access", lambda: cluster_access(call.admin))
-    names = ("listUser", "listAcl") if access.is_supported else ()
+    names: tuple[str, ...] = ("listUser", "listAcl") if access.is_supported else ()
     names += ("getAclConfig",) if access.is_plain else ()
     clusters = sorted({broker.cluster for broker in (await call.view.brokers()).data})
     commands = [
-        command_line(call.admin.namesrvs, command, "-c", cluster)
-        for cluster in clusters
-        for command in names
+        command_line(call.admin.namesrvs, command, "-c", cluster) for cluster in clusters for command in names
     ]
     return AccessPage(access, commands)
 

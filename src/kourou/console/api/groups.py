@@ -16,7 +16,7 @@ from kourou.admin.doctor.group_doctor import examine_group
 from kourou.admin.running_info import ClientStatus, client_status
 from kourou.console.api.places import mqadmin
 from kourou.console.api.topics import differing_fields
-from kourou.console.api_errors import bad_input, not_found
+from kourou.console.api_errors import bad_input, not_found, unreadable
 from kourou.console.cluster_view import ClusterView
 from kourou.console.endpoints import Call, Endpoint, NoBody, NoQuery, Read
 from kourou.console.group_members import Members
@@ -283,8 +283,12 @@ async def group_settings(
         return reading.data[group], reading.problems
     if group in (await view.lag_table()).data.by_group:
         return {}, reading.problems
+    if reading.problems:
+        if found := await view.group(group):
+            return found, reading.problems
+        raise unreadable(f"group {group}", reading.problems)
     hint = suggestion(group, reading.data).removeprefix("; ")
-    raise not_found(f"group {group} does not exist", hint or "; ".join(reading.problems))
+    raise not_found(f"group {group} does not exist", hint)
 
 
 def _group_topics(group: str, lags: LagTable, queues: list[GroupQueueLag]) -> list[GroupTopic]:

@@ -15,7 +15,7 @@ from kourou.admin.session import BrokerAddress
 from kourou.admin.topic_kinds import TopicKind, message_kind, own_topics, topic_kind
 from kourou.admin.topics import QueueStatus, TopicStatus, perm_letters, topic_status
 from kourou.console.api.places import mqadmin
-from kourou.console.api_errors import bad_input, not_found
+from kourou.console.api_errors import bad_input, not_found, unreadable
 from kourou.console.cluster_view import ClusterView, Reading
 from kourou.console.endpoints import Call, Endpoint, NoBody, NoQuery, Read
 from kourou.console.lag_table import LagTable
@@ -216,9 +216,13 @@ async def topic_settings(view: ClusterView, topic: str) -> tuple[dict[str, Topic
     reading: Reading[TopicTable] = await view.topics()
     if topic not in reading.data:
         reading = await view.topics(is_new=True)
+    if topic not in reading.data and reading.problems:
+        if found := await view.topic(topic):
+            return found, reading.problems
+        raise unreadable(f"topic {topic}", reading.problems)
     if topic not in reading.data:
         hint = suggestion(topic, reading.data).removeprefix("; ")
-        raise not_found(f"topic {topic} does not exist", hint or "; ".join(reading.problems))
+        raise not_found(f"topic {topic} does not exist", hint)
     return reading.data[topic], reading.problems
 
 

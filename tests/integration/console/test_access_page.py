@@ -1,0 +1,195 @@
+"""The access page with brokers that have access control: what is shown, and every change."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kourou.testing.cluster import cluster
+from tests.integration.console.kit import Console, console_of
+
+ROOT = ("root", "root-secret")
+AUTH: dict[str, Any] = {
+    "authentication_enabled": True,
+    "authorization_enabled": True,
+    "init_authentication_user": '{"username":"root","password":"root-secret"}',
+}
+PASSWORD = "password-of-ada"
+
+
+@asynccontextmanager
+async def guarded(folder: Path, brokers: int = 1, **settings: Any) -> AsyncIterator[Console]:
+    """A cluster with access control, and a console where nobody is logged in."""
+    async with (
+        cluster(folder / "cluster", brokers=brokers, **settings) as running,
+        console_of(running.namesrv_addr, folder, accounts=True) as console,
+    ):
+        yield console
+
+
+@pytest.fixture
+async def console(tmp_path: Path) -> AsyncIterator[Console]:
+    async with guarded(tmp_path, 2, **AUTH) as console:
+        await console.log_in(*ROOT)
+        yield console
+
+
+async def change(console: Console, method: str, path: str, body: dict[str, Any]) -> list[str]:
+    """Make a change that was previewed: its effects."""
+    preview = await console.preview(method, path, body)
+    done = await console.change(method, path, body, plan=preview["plan"])
+    assert all(one["is_done"] for one in done["outcomes"]) and done["outcomes"]
+    return [*preview["effects"], *preview["warnings"]]
+
+
+async def create_ada(console: Console) -> None:
+    await change(console, "POST", "/access/users", {"username": "ada", "password": PASSWORD})
+
+
+async def test_a_super_user_is_an_administrator_of_the_console(console: Console) -> None:
+    assert (await console.get("/session"))["role"] == "administrator"
+    assert (await console.get("/audit"))["items"] == []
+    await create_ada(console)
+    assert (await console.log_in("ada", PASSWORD))["role"] == "operator"
+    await console.get("/audit", status=403)
+
+
+async def test_a_super_user_who_becomes_a_normal_one_is_no_administrator_any_more(
+    console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kourou.console.security.accounts.AccountLogins.renew_s", 0.0)
+    await create_ada(console)
+    await change(console, "PUT", "/access/users/ada", {"user_type": "Super"})
+    assert (await console.log_in("ada", PASSWORD))["role"] == "administrator"
+    await change(console, "PUT", "/access/users/ada", {"user_type": "Normal"})
+    assert (await console.get("/session"))["role"] == "operator"
+
+
+async def test_users_are_created_changed_and_deleted_on_all_brokers(console: Console) -> None:
+    body = {"username": "ada", "password": PASSWORD}
+    assert await change(console, "POST", "/access/users", body) == [
+        "Creates the Normal user ada on broker-a, broker-b"
+    ]
+    await console.preview("POST", "/access/users", body, status=409)
+    body = {"user_status": "disable", "password": "another one"}
+    assert await change(console, "PUT", "/access/users/ada", body) == [
+        "Changes user ada",
+        "broker-a: new password; status enable → disable",
+        "broker-b: new password; status enable → disable",
+    ]
+    access = (await console.get("/access"))["access"]
+    assert access["is_supported"] and not access["is_plain"] and not access["problems"]
+    assert access["users"] == [
+        {
+            "username": name,
+            "user_type": kind,
+            "user_status": status,
+            "brokers": ["broker-a", "broker-b"],
+        }
+        for name, kind, status in (("ada", "Normal", "disable"), ("root", "Super", "enable"))
+    ]
+    effects = await change(console, "DELETE", "/access/users/ada", {})
+    assert effects[0] == "Deletes user ada and all its permissions from broker-a, broker-b"
+    assert [user["username"] for user in (await console.get("/access"))["access"]["users"]] == ["root"]
+    await console.preview("DELETE", "/access/users/ada", status=404)
+
+
+async def test_secrets_are_in_no_answer_and_no_record(
+    console: Console, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = {"username": "ada", "password": PASSWORD, "brokers": ["broker-a"]}
+    answers = [await console.preview("POST", "/access/users", body)]
+    assert "createUser" in answers[0]["commands"][0] and "-p PASSWORD" in answers[0]["commands"][0]
+    answers.append(await console.change("POST", "/access/users", body))
+    answers.append(await console.change("PUT", "/access/users/ada", {"password": PASSWORD + "2"}))
+    answers.append(await console.get("/access"))
+    answers.append(await console.get("/audit"))
+    text = f"{answers} {console.context.audit.path.read_text()} {caplog.text}"
+    assert "ada" in text
+    assert PASSWORD not in text and ROOT[1] not in text
+
+
+async def test_the_last_super_user_is_not_deleted_without_a_warning(console: Console) -> None:
+    for method, body in (("DELETE", {}), ("PUT", {"user_status": "disable"})):
+        preview = await console.preview(method, "/access/users/root", body)
+        assert "You are logged in with this account" in preview["warnings"]
+        assert any("nobody can manage access" in warning for warning in preview["warnings"])
+
+
+async def test_permissions_are_given_changed_and_taken(console: Console) -> None:
+    await create_ada(console)
+    rule: dict[str, Any] = {"subject": "User:ada", "resource": "Topic:orders", "actions": ["Pub"]}
+    assert await change(console, "PUT", "/access/rules", rule) == [
+        "User:ada, Topic:orders on broker-a: nothing → Allow Pub",
+        "User:ada, Topic:orders on broker-b: nothing → Allow Pub",
+    ]
+    rule |= {"actions": ["Sub"], "decision": "Deny", "source_ips": ["10.0.0.0/8"], "brokers": ["broker-a"]}
+    effects = await change(console, "PUT", "/access/rules", rule)
+    assert effects == ["User:ada, Topic:orders on broker-a: Allow Pub → Deny Sub from 10.0.0.0/8"]
+    await console.preview("PUT", "/access/rules", rule, status=400)
+    rules = (await console.get("/access"))["access"]["rules"]
+    assert [(one["decision"], one["actions"], one["brokers"]) for one in rules] == [
+        ("Allow", ["Pub"], ["broker-b"]),
+        ("Deny", ["Sub"], ["broker-a"]),
+    ]
+    key = {"subject": "User:ada", "resource": "Topic:orders"}
+    await change(console, "DELETE", "/access/rules", key)
+    assert (await console.get("/access"))["access"]["rules"] == []
+    await console.preview("DELETE", "/access/rules", key, status=404)
+
+
+async def test_what_brokers_do_not_accept_is_said_in_their_words(console: Console) -> None:
+    await create_ada(console)
+    rule = {"subject": "User:ada", "resource": "Topic:t", "actions": ["Pub"], "source_ips": ["nowhere"]}
+    answer = await console.change("PUT", "/access/rules", rule, status=403)
+    assert "The source ip is invalid" in answer["error"]["message"]
+    await console.change("PUT", "/access/rules", {**rule, "actions": ["Fly"]}, status=400)
+    await console.change("POST", "/access/users", {"username": " ", "password": "x"}, status=400)
+
+
+async def test_a_normal_user_sees_the_refusal_of_the_brokers(console: Console) -> None:
+    await create_ada(console)
+    await console.log_in("ada", PASSWORD)
+    access = (await console.get("/access"))["access"]
+    assert not access["users"]
+    assert any("User:ada has no permission to access Cluster:" in problem for problem in access["problems"])
+    body = {"username": "eve", "password": "password-of-eve"}
+    answer = await console.preview("POST", "/access/users", body, status=403)
+    assert answer["error"]["message"].startswith("User:ada has no permission to access Cluster:")
+
+
+async def test_an_account_sees_the_topic_that_it_may_see(console: Console) -> None:
+    await console.change("POST", "/topics", {"topic": "Orders"})
+    await console.change("POST", "/topics", {"topic": "Bills"})
+    await create_ada(console)
+    for resource, actions in (("Topic:Orders", ["Get", "Pub"]), ("Group:Billing", ["Get"])):
+        rule = {"subject": "User:ada", "resource": resource, "actions": actions}
+        await change(console, "PUT", "/access/rules", rule)
+    await console.log_in("ada", PASSWORD)
+
+    topics = await console.get("/topics")
+    assert not topics["items"]
+    assert any("User:ada has no permission to access Topic:*" in problem for problem in topics["problems"])
+    assert not any("CODE" in problem for problem in topics["problems"])
+    assert (await console.get("/topics/Orders"))["topic"] == "Orders"
+    sent = await console.change("POST", "/topics/Orders/messages", {"body": "x"})
+    assert sent["outcomes"][0]["is_done"]
+    answer = await console.get("/topics/Bills", status=404)
+    assert "has no permission" in answer["error"]["message"]
+    answer = await console.change("PUT", "/topics/Orders", {"perm": 4}, status=403)
+    assert answer["error"]["message"].startswith("User:ada has no permission to access Topic:Orders")
+
+
+async def test_without_access_control_there_are_no_users(tmp_path: Path) -> None:
+    async with (
+        cluster(tmp_path / "cluster") as running,
+        console_of(running.namesrv_addr, tmp_path) as console,
+    ):
+        access = (await console.get("/access"))["access"]
+        assert (access["is_supported"], access["is_plain"], access["problems"]) == (False, False, [])
+        body = {"username": "ada", "password": PASSWORD}
+        await console.preview("POST", "/access/users", body, status=404)
