@@ -18,7 +18,7 @@ from kourou.admin.acls import list_acls
 from kourou.admin.session import Admin, BrokerAddress
 from kourou.admin.users import list_users
 from kourou.errors import CallTimeoutError, KourouError, ProtocolError, ResponseError
-from kourou.protocol.bodies import AclInfo, UserInfo
+from kourou.protocol.bodies import AclInfo, PlainAclConfig, UserInfo, decode_body
 from kourou.protocol.codes import RequestCode, ResponseCode
 
 _OFF: Final = ("MetadataProvider is not configured", "has no accounts of RocketMQ 4")
@@ -87,6 +87,10 @@ class ClusterAccess:
     """Whether a broker has access control of RocketMQ 5."""
     is_plain: bool = False
     """Whether one has that of RocketMQ 4."""
+    brokers: list[str] = field(default_factory=list)
+    """Masters with that of RocketMQ 5."""
+    plain_brokers: list[str] = field(default_factory=list)
+    """Masters with that of RocketMQ 4."""
     users: list[AccessUser] = field(default_factory=list)
     rules: list[AccessRule] = field(default_factory=list)
     accounts: list[PlainAccount] = field(default_factory=list)
@@ -134,6 +138,8 @@ async def cluster_access(admin: Admin) -> ClusterAccess:
     return ClusterAccess(
         is_supported=bool(auth),
         is_plain=bool(plain),
+        brokers=[name for name, _ in auth],
+        plain_brokers=[name for name, _ in plain],
         users=[AccessUser(*key, brokers) for key, brokers in _grouped(map(_users, auth))],
         rules=list(_rules(auth)),
         accounts=list(_accounts(plain)),
@@ -154,6 +160,15 @@ async def broker_access(admin: Admin, address: str) -> Found:
         if not _is_off(error):
             raise
     return await plain_listing(admin, address)
+
+
+async def plain_secret(admin: Admin, address: str, access_key: str) -> str | None:
+    """The secret key of an account of RocketMQ 4: a broker wants it with each change, also of other settings.
+    None if it is not shown to the session's account. Not to be shown to anybody."""
+    answer = await admin.call(address, RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG)
+    config = decode_body(answer.body, PlainAclConfig)
+    found = [one.secret_key for one in config.plain_access_configs if one.access_key == access_key]
+    return found[0] if found and found[0] and found[0].strip("*") else None
 
 
 async def _answer(admin: Admin, master: BrokerAddress) -> tuple[str, Found | KourouError]:

@@ -25,6 +25,7 @@ from starlette.routing import BaseRoute, Route
 
 from kourou.console.api import (
     access,
+    access_accounts,
     access_rules,
     access_users,
     audit,
@@ -86,6 +87,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *access.ENDPOINTS,
     *access_users.ENDPOINTS,
     *access_rules.ENDPOINTS,
+    *access_accounts.ENDPOINTS,
     *pipelines.ENDPOINTS,
     *audit.ENDPOINTS,
     *topics.ENDPOINTS,

@@ -19,6 +19,16 @@ AUTH: dict[str, Any] = {
     "init_authentication_user": '{"username":"root","password":"root-secret"}',
 }
 PASSWORD = "password-of-ada"
+PLAIN_FILE = """\
+accounts:
+- accessKey: rocketroot
+  secretKey: root-secret
+  admin: true
+- accessKey: producer
+  secretKey: producer-secret
+  topicPerms:
+  - Orders=PUB
+"""
 
 
 @asynccontextmanager
@@ -182,6 +192,99 @@ async def test_an_account_sees_the_topic_that_it_may_see(console: Console) -> No
     assert "has no permission" in answer["error"]["message"]
     answer = await console.change("PUT", "/topics/Orders", {"perm": 4}, status=403)
     assert answer["error"]["message"].startswith("User:ada has no permission to access Topic:Orders")
+
+
+# -- RocketMQ 4 --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def plain(tmp_path: Path) -> AsyncIterator[Console]:
+    home = tmp_path / "home"
+    (home / "conf").mkdir(parents=True)
+    (home / "conf" / "plain_acl.yml").write_text(PLAIN_FILE)
+    async with guarded(tmp_path, acl_enable=True, rocketmq_home=str(home)) as console:
+        await console.log_in("rocketroot", "root-secret")
+        yield console
+
+
+async def test_accounts_of_rocketmq_4_log_in_and_only_administrators_see_the_accounts(plain: Console) -> None:
+    assert (await plain.get("/session"))["role"] == "administrator"
+    access = (await plain.get("/access"))["access"]
+    assert (access["is_supported"], access["is_plain"], access["plain_brokers"]) == (
+        False,
+        True,
+        ["broker-a"],
+    )
+    assert [(one["access_key"], one["is_admin"], one["topic_perms"]) for one in access["accounts"]] == [
+        ("producer", False, ["Orders=PUB"]),
+        ("rocketroot", True, []),
+    ]
+    assert "secret" not in str(access)
+    assert (await plain.log_in("producer", "producer-secret"))["role"] == "operator"
+    access = (await plain.get("/access"))["access"]
+    assert not access["accounts"] and access["problems"]
+    await plain.log_in("producer", "another-secret", status=401)
+
+
+async def test_accounts_of_rocketmq_4_are_created_changed_and_deleted(plain: Console) -> None:
+    body: dict[str, Any] = {
+        "access_key": "consumer",
+        "secret_key": "consumer-secret",
+        "group_perms": ["G=SUB"],
+    }
+    assert await change(plain, "POST", "/access/accounts", body) == [
+        "Creates account consumer on broker-a: groups none → G=SUB"
+    ]
+    await plain.preview("POST", "/access/accounts", body, status=409)
+    body = {"default_topic_perm": "SUB", "secret_key": "another-secret"}
+    assert await change(plain, "PUT", "/access/accounts/consumer", body) == [
+        "Changes account consumer",
+        "broker-a: new secret key; default for topics none → SUB",
+    ]
+    await plain.log_in("consumer", "another-secret")
+    await plain.log_in("rocketroot", "root-secret")
+    await change(plain, "DELETE", "/access/accounts/consumer", {})
+    await plain.log_in("consumer", "another-secret", status=401)
+    text = plain.context.audit.path.read_text()
+    assert "consumer" in text and "-secret" not in text
+
+
+async def test_a_change_of_an_administrator_leaves_it_one(plain: Console) -> None:
+    await change(plain, "PUT", "/access/accounts/rocketroot", {"default_topic_perm": "PUB|SUB"})
+    accounts = (await plain.get("/access"))["access"]["accounts"]
+    assert [one["is_admin"] for one in accounts if one["access_key"] == "rocketroot"] == [True]
+
+
+async def test_the_white_list_of_rocketmq_4(plain: Console) -> None:
+    effects = await change(plain, "PUT", "/access/white-list", {"addresses": ["10.0.0.{1,2}", "192.168.0.7"]})
+    assert effects == [
+        "White list of broker-a: none → 10.0.0.{1,2}, 192.168.0.7",
+        "Whoever sends from 10.0.0.{1,2},192.168.0.7 needs no account, and may do everything",
+    ]
+    lists = (await plain.get("/access"))["access"]["white_lists"]
+    assert lists == [{"addresses": ["10.0.0.{1,2}", "192.168.0.7"], "brokers": ["broker-a"]}]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"access_key": "short", "secret_key": "long-enough"},
+        {"access_key": "long-enough", "secret_key": "short"},
+        {"access_key": "long-enough", "secret_key": "long-enough", "topic_perms": ["Orders"]},
+        {"access_key": "long-enough", "secret_key": "long-enough", "group_perms": ["a=PUB,b=SUB"]},
+    ],
+)
+async def test_accounts_that_rocketmq_4_could_not_read_are_refused(
+    plain: Console, body: dict[str, Any]
+) -> None:
+    await plain.preview("POST", "/access/accounts", body, status=400)
+
+
+async def test_a_change_that_only_administrators_may_make_is_refused_in_words(plain: Console) -> None:
+    await plain.log_in("producer", "producer-secret")
+    answer = await plain.change("POST", "/topics", {"topic": "Orders"}, status=403)
+    assert answer["error"]["message"].startswith("Need admin permission for request code=17")
+    assert "AclException" not in str(answer)
 
 
 async def test_without_access_control_there_are_no_users(tmp_path: Path) -> None:
