@@ -69,7 +69,7 @@ def open_accounts(folder: Path) -> StandaloneAccounts:
     path = folder / SERVER_FILE
     if PrivateFile(path).read() is not None:
         return _read(path)
-    accounts = StandaloneAccounts(_new_keys("admin"), _new_keys("inner"), folder, is_new=True)
+    accounts = new_accounts(folder)
     administrator = accounts.administrator
     tools = f"accessKey: {administrator.access_key}\nsecretKey: {administrator.secret_key}\n"
     text = "".join(f"{key}={value}\n" for key, value in accounts.broker_keys.items())
@@ -80,6 +80,11 @@ def open_accounts(folder: Path) -> StandaloneAccounts:
     except OSError as error:
         raise ConfigError(f"{folder}: accounts cannot be written: {error.strerror or error}") from error
     return accounts
+
+
+def new_accounts(folder: Path) -> StandaloneAccounts:
+    """Accounts with random keys, which are not written yet."""
+    return StandaloneAccounts(_new_keys("admin"), _new_keys("inner"), folder, is_new=True)
 
 
 def _read(path: Path) -> StandaloneAccounts:

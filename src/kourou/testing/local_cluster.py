@@ -29,12 +29,14 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from kourou.argument_types import check_int
+from kourou.client.core.credentials import Credentials
 from kourou.config import BrokerConfig
 from kourou.config.broker import MASTER_ID, SYNC_MASTER
 from kourou.config.host import LOOPBACK
 from kourou.embed import BrokerHooks
 from kourou.errors import ConfigError
 from kourou.protocol.message import MessageExt
+from kourou.standalone.accounts import new_accounts
 from kourou.testing.cluster import broker_config
 from kourou.testing.errors import ClusterStateError
 from kourou.testing.loop_thread import LoopThread
@@ -48,7 +50,7 @@ DEFAULT_TIMEOUT_S: Final = 30.0
 MAX_BROKERS: Final = 26
 _NOT_STARTED: Final = "the cluster is not started: use `with LocalCluster() as mq:`"
 MAX_SLAVES: Final = 4
-_OWN_OPTIONS: Final = ("brokers", "slaves", "sync", "store", "hooks")
+_OWN_OPTIONS: Final = ("brokers", "slaves", "sync", "auth", "store", "hooks")
 _OWN_SETTINGS: Final = ("broker_name", "namesrv_addr", "store_path_root_dir", "broker_id", "broker_role")
 
 
@@ -57,7 +59,8 @@ class LocalCluster:
     or `start` and `stop` it, once. All methods may be called from any thread.
 
     Each broker has `slaves` slaves, which follow it when the cluster is started; with `sync` a message is
-    acknowledged when a slave has it (SYNC_MASTER).
+    acknowledged when a slave has it (SYNC_MASTER). With `auth` only accounts may do something: clients sign
+    with the `credentials` of the administrator, or of users that it makes.
     `store` is a folder that outlives the cluster: the next cluster there continues with its messages. `hooks`
     are called on the brokers' threads. `settings` are attributes of BrokerConfig, for every broker.
     `async with` returns an AsyncLocalCluster.
@@ -69,6 +72,7 @@ class LocalCluster:
         *,
         slaves: int = 0,
         sync: bool = False,
+        auth: bool = False,
         store: Path | str | None = None,
         hooks: BrokerHooks | None = None,
         **settings: Any,
@@ -78,6 +82,7 @@ class LocalCluster:
         self._slaves = slaves
         self._store = None if store is None else Path(store)
         self._hooks = hooks
+        self._accounts = new_accounts(Path()) if auth else None
         self._settings = {**settings, "broker_role": SYNC_MASTER} if sync else settings
         self._life = threading.Lock()
         self._pid = os.getpid()
@@ -110,7 +115,15 @@ class LocalCluster:
     def _open(self, control: LoopThread) -> None:
         running = RunningCluster()
         opening = control.submit(
-            partial(running.open, self._folder, self._brokers, self._slaves, self._hooks, **self._settings)
+            partial(
+                running.open,
+                self._folder,
+                self._brokers,
+                self._slaves,
+                self._hooks,
+                self._accounts,
+                **self._settings,
+            )
         )
         try:
             self._namesrv = opening.result()
@@ -173,6 +186,14 @@ class LocalCluster:
         if not self._namesrv:
             raise ClusterStateError(_NOT_STARTED)
         return self._namesrv
+
+    @property
+    def credentials(self) -> Credentials:
+        """The administrator's keys, of a cluster with `auth`."""
+        if self._accounts is None:
+            raise ClusterStateError("the cluster has no access control: LocalCluster(auth=True)")
+        keys = self._accounts.administrator
+        return Credentials(keys.access_key, keys.secret_key)
 
     @property
     def broker_addresses(self) -> list[str]:

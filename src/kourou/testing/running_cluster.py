@@ -7,7 +7,7 @@ Not here: threads that call and wait (local_cluster.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -15,18 +15,21 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
+from kourou.access.inner_keys import inner_keys
 from kourou.argument_types import check_int
 from kourou.broker.tables.name_checks import check_topic_name
 from kourou.broker.tables.topics import check_queue_nums
 from kourou.config import BrokerConfig, NamesrvConfig
 from kourou.config.broker import MASTER_ID
 from kourou.config.host import LOOPBACK
+from kourou.config.keys import attribute_name
 from kourou.embed import Broker, BrokerHooks, NameServer
 from kourou.errors import KourouError
 from kourou.protocol.bodies import TopicConfig
 from kourou.protocol.codes import PermName
 from kourou.protocol.message import MessageExt
 from kourou.protocol.names import is_inner_topic
+from kourou.standalone.accounts import StandaloneAccounts
 from kourou.standalone.following import wait_followed
 from kourou.testing.cluster import broker_config
 from kourou.testing.errors import ClusterStateError, NotConsumedError, UnknownTopicError
@@ -38,6 +41,11 @@ _LOOK_S: Final = 0.02
 _ROUTE_TIMEOUT_S: Final = 10.0
 _STOP_TIMEOUT_MS: Final = 2_000
 _FOLLOW_TIMEOUT_S: Final = 30.0
+
+
+def _attributes(keys: Mapping[str, str]) -> dict[str, Any]:
+    """Attributes of a configuration, from the keys of a file; no value is a number."""
+    return {attribute_name(key): text == "true" or text for key, text in keys.items()}
 
 
 class BrokerPlace:
@@ -112,11 +120,22 @@ class RunningCluster:
         return [*self.masters, *(slave for slaves in self.slaves for slave in slaves)]
 
     async def open(
-        self, folder: Path, brokers: int, slaves: int, hooks: BrokerHooks | None, **settings: Any
+        self,
+        folder: Path,
+        brokers: int,
+        slaves: int,
+        hooks: BrokerHooks | None,
+        accounts: StandaloneAccounts | None = None,
+        **settings: Any,
     ) -> str:
         """Start everything; returns the name server's address. After a failure nothing is left running."""
         try:
-            namesrv = NameServer(NamesrvConfig(bind_address=LOOPBACK, listen_port=0))
+            of_namesrv: dict[str, Any] = {}
+            if accounts is not None:
+                of_namesrv = _attributes(accounts.namesrv_keys)
+                of_namesrv["access_users_folder"] = str(folder / "broker-a" / "config")
+                settings = {**_attributes(accounts.broker_keys), **settings}
+            namesrv = NameServer(NamesrvConfig(bind_address=LOOPBACK, listen_port=0, **of_namesrv))
             self._namesrv = await self._stack.enter_async_context(namesrv)
 
             def place(index: int, broker_id: int = MASTER_ID) -> BrokerPlace:
@@ -141,7 +160,8 @@ class RunningCluster:
         if not slaves:
             return
         addresses = [place.running().address for place in self.masters]
-        if left := await wait_followed(addresses, slaves, _FOLLOW_TIMEOUT_S):
+        keys = inner_keys(self.masters[0].config)
+        if left := await wait_followed(addresses, slaves, _FOLLOW_TIMEOUT_S, keys):
             raise KourouError(
                 f"not every slave of {', '.join(left)} follows it after {_FOLLOW_TIMEOUT_S:g} s"
             )

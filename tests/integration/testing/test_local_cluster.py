@@ -301,7 +301,7 @@ def test_a_broker_that_restarts_has_its_address_and_its_messages() -> None:
 def test_a_broker_that_is_stopped_refuses_and_comes_again() -> None:
     with LocalCluster() as mq:
         mq.create_topic("Orders")
-        producer = Producer("test", namesrv=mq.namesrv, send_timeout_ms=300, retry_times=0)
+        producer = Producer("test", namesrv=mq.namesrv, send_timeout_ms=300)
         with producer:
             producer.send(Message("Orders", b"one"))
             mq.stop_broker()
@@ -321,7 +321,7 @@ def test_a_broker_that_is_stopped_refuses_and_comes_again() -> None:
 def test_a_paused_broker_answers_nothing_and_goes_on_where_it_was() -> None:
     with LocalCluster() as mq:
         mq.create_topic("Orders")
-        producer = Producer("test", namesrv=mq.namesrv, send_timeout_ms=300, retry_times=0)
+        producer = Producer("test", namesrv=mq.namesrv, send_timeout_ms=300)
         with producer:
             producer.send(Message("Orders", b"before"))
             with mq.pause():
@@ -614,3 +614,25 @@ async def test_a_wait_that_is_cancelled_ends() -> None:
         with pytest.raises(asyncio.CancelledError):
             await waiting
         await mq.create_topic("Orders")
+
+
+def test_with_accounts_only_they_may_do_something() -> None:
+    with LocalCluster(auth=True, slaves=1) as mq:
+        mq.create_topic("T", queues=1)
+        with Producer("p", namesrv=mq.namesrv, credentials=mq.credentials) as producer:
+            producer.send(Message("T", b"signed"))
+        with Producer("p", namesrv=mq.namesrv) as producer, pytest.raises(KourouError):
+            producer.send(Message("T", b"unsigned"))
+        assert [message.body for message in mq.messages("T")] == [b"signed"]
+        mq.stop_broker()
+        with PushConsumer(
+            "g", namesrv=mq.namesrv, credentials=mq.credentials, consume_from="first"
+        ) as consumer:
+            got: list[bytes] = []
+            consumer.subscribe("T", "*", lambda message, _: got.append(message.body))
+            deadline = time.monotonic() + 20
+            while not got:
+                assert time.monotonic() < deadline, "nothing came from the slave"
+                time.sleep(0.01)
+    with pytest.raises(ClusterStateError, match="auth=True"):
+        _ = LocalCluster().credentials
