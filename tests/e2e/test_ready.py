@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -156,3 +157,23 @@ def test_what_it_stores_is_no_topic_of_yours(mq: LocalCluster) -> None:
     ready("-b", mq.broker_addresses[0])
     with Producer("test", namesrv=mq.namesrv) as producer:
         assert producer.queues("broker-a")  # it was there before, as in every cluster
+
+
+def test_a_broker_with_access_control_and_tls_needs_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = tmp_path / "tools.yml"
+    keys.write_text("accessKey: probe\nsecretKey: the-secret\n")
+    with LocalCluster(
+        authentication_enabled=True,
+        init_authentication_user='{"username":"probe","password":"the-secret"}',
+        tls_test_mode_enable=True,
+    ) as cluster:
+        (address,) = cluster.broker_addresses
+        assert "the request was not signed" in ready("-b", address).stderr
+        assert ready("-b", address, "--acl", str(keys), "--tls").returncode == 0
+        monkeypatch.setenv("ROCKETMQ_ACCESS_KEY", "probe")
+        monkeypatch.setenv("ROCKETMQ_SECRET_KEY", "wrong")
+        wrong = ready("-b", address)
+        assert "check access key and secret key of user 'probe'" in wrong.stderr
+        assert "wrong" not in wrong.stderr

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from kourou.client.core.api import broker_instead
+from kourou.client.core.credentials import Credentials
+from kourou.client.core.refusals import response_error
 from kourou.client.core.settings import ClientSettings
 from kourou.client.core.unique_id import UniqueIds
 from kourou.client.producer.send_result import SEND_STATUSES, SendStatus
@@ -23,6 +25,7 @@ from kourou.protocol.headers.send import SendMessageRequestHeaderV2
 from kourou.protocol.names import AUTO_CREATE_TOPIC_KEY_TOPIC
 from kourou.protocol.properties import MessageConst, encode_properties
 from kourou.transport.client import RemotingClient
+from kourou.transport.settings import ClientTlsConfig
 
 PROBE_GROUP: Final = "KOUROU_READY"
 PROBE_BODY: Final = b"ready?"
@@ -45,12 +48,20 @@ class Readiness:
 
 
 class ReadinessProbe:
-    """Probes servers, with `timeout_ms` per request. Use it on one loop, and `stop` it."""
+    """Probes servers, with `timeout_ms` per request. Use it on one loop, and `stop` it. A broker with access
+    control needs the keys of an administrator."""
 
-    def __init__(self, timeout_ms: int) -> None:
+    def __init__(
+        self,
+        timeout_ms: int,
+        *,
+        credentials: Credentials | None = None,
+        tls: bool | ClientTlsConfig = False,
+    ) -> None:
         self._timeout_ms = timeout_ms
+        self._credentials = credentials
         self._ids = UniqueIds()
-        settings = ClientSettings(connect_timeout_ms=timeout_ms, request_timeout_ms=timeout_ms)
+        settings = ClientSettings(connect_timeout_ms=timeout_ms, request_timeout_ms=timeout_ms, tls=tls)
         self._remoting = RemotingClient(settings.remoting_config())
 
     async def stop(self) -> None:
@@ -142,18 +153,27 @@ class ReadinessProbe:
             ),
         )
         command = RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, header, PROBE_BODY)
-        answer = await self._remoting.call(address, command, self._timeout_ms)
+        answer = await self._signed_call(address, command)
         status = SEND_STATUSES.get(answer.code)
         # A missing slave does not prevent storing; a disk that does not keep up does.
         if status is None or status is SendStatus.FLUSH_DISK_TIMEOUT:
-            raise ResponseError(answer.code, answer.remark or "", address)
+            raise self._error(answer, address)
         return status
 
     async def _call(self, address: str, command: RemotingCommand) -> RemotingCommand:
-        answer = await self._remoting.call(address, command, self._timeout_ms)
+        answer = await self._signed_call(address, command)
         if answer.code != ResponseCode.SUCCESS:
-            raise ResponseError(answer.code, answer.remark or "", address)
+            raise self._error(answer, address)
         return answer
+
+    async def _signed_call(self, address: str, command: RemotingCommand) -> RemotingCommand:
+        if self._credentials is not None:
+            command.ext_fields = command.ext_fields or {}
+            self._credentials.sign(command.ext_fields, command.body)
+        return await self._remoting.call(address, command, self._timeout_ms)
+
+    def _error(self, answer: RemotingCommand, address: str) -> ResponseError:
+        return response_error(answer.code, answer.remark or "", address, self._credentials)
 
 
 def _is_not_supported(error: Exception) -> bool:

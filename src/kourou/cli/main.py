@@ -375,6 +375,13 @@ def demo(*, spark: bool) -> None:
 @click.option(
     "--wait", type=FloatRange(0, 86_400), default=0.0, metavar="SECONDS", help="Keep trying for this long."
 )
+@click.option(
+    "--acl",
+    metavar="FILE",
+    help="File with accessKey and secretKey; default ROCKETMQ_ACCESS_KEY and ROCKETMQ_SECRET_KEY.",
+)
+@click.option("--tls", is_flag=True, help="Encrypt; any certificate is trusted.")
+@click.option("tls_config", "--tls-config", metavar="FILE", help="Encrypt with the settings of this file.")
 @click.option("as_json", "--json", is_flag=True, help="Print the result as JSON.")
 def ready(
     *,
@@ -382,16 +389,25 @@ def ready(
     namesrv_addr: str | None,
     http: tuple[str, ...],
     wait: float,
+    acl: str | None,
+    tls: bool,
+    tls_config: str | None,
     as_json: bool,
 ) -> None:
     """Check that servers are ready: name servers answer, brokers store a message. Exit code 1: not all are.
 
     Without options: the broker at 127.0.0.1:10911. With both, brokers must also be registered. With --http a
-    server reports whether it is ready, and nothing is stored.
+    server reports whether it is ready, and nothing is stored. Brokers with access control need the keys of an
+    administrator.
     """
     from kourou.cli.ready import run_ready
 
-    run_command("kourou ready", lambda: run_ready(broker_addr, namesrv_addr, http, wait, as_json=as_json))
+    files = {"acl": acl, "tls-config": tls_config, "tls": "" if tls else None}
+    connecting = {name: value for name, value in files.items() if value is not None}
+    run_command(
+        "kourou ready",
+        lambda: run_ready(broker_addr, namesrv_addr, http, wait, as_json=as_json, connecting=connecting),
+    )
 
 
 @app.command()

@@ -55,9 +55,9 @@ def client_options(args: ParsedArgs, *, default_namesrv: str | None = None) -> C
         options["namesrv"] = context.namesrv
     elif not namesrv and default_namesrv and not any(map(os.environ.get, CLUSTER_VARIABLES)):
         options["namesrv"] = default_namesrv
-    if credentials := _credentials(args, context):
+    if credentials := credentials_of(args, context):
         options["credentials"] = credentials
-    if tls := _tls(args, context):
+    if tls := tls_of(args, context):
         options["tls"] = tls
     if "timeout" in args:
         if (timeout_ms := args.number("timeout")) <= 0:
@@ -66,7 +66,8 @@ def client_options(args: ParsedArgs, *, default_namesrv: str | None = None) -> C
     return options
 
 
-def _tls(args: ParsedArgs, context: Context | None) -> bool | ClientTlsConfig:
+def tls_of(args: ParsedArgs, context: Context | None) -> bool | ClientTlsConfig:
+    """Whether and how connections are encrypted, by the options or the context."""
     if tls_config := args.get("tls-config"):
         return _read_tls(_existing(tls_config, "--tls-config"))
     if args.flag("tls") or context is None:
@@ -99,7 +100,7 @@ def _read_tls(path: Path) -> ClientTlsConfig:
     )
 
 
-def _credentials(args: ParsedArgs, context: Context | None) -> Credentials | None:
+def credentials_of(args: ParsedArgs, context: Context | None) -> Credentials | None:
     """The keys of a file or of the environment; None without any, like Apache's tools.
 
     In order of precedence: `--acl`, the context's file, the environment, `conf/tools.yml` of ROCKETMQ_HOME.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from kourou.cli.option_types import IntRange, parse_duration_ms
-from kourou.cli.pairs import parse_pairs
 from kourou.cli.pipeline.options import (
     master_option,
     namesrv_option,
     pairs_option,
+    parse_options,
     parse_size_bytes,
 )
 from kourou.cli.problems import run_command
@@ -112,7 +112,7 @@ def archive(
                 table=table,
                 catalog=catalog,
                 group=group,
-                options=parse_pairs("--option", options),
+                options=parse_options(options),
                 master=master,
                 as_json=as_json,
             )

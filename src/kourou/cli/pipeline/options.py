@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import click
 
 from kourou.cli.option_types import Command
+from kourou.cli.pairs import parse_pairs
 from kourou.cli.problems import UsageError
 from kourou.errors import NameServerNotGivenError
 
@@ -26,6 +27,7 @@ master_option = click.option(
 )
 """Where Spark runs: `master: str`."""
 
+_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_]\w*)\}")
 _SIZE_BYTES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
@@ -37,8 +39,24 @@ def pairs_option(of: str) -> Callable[[Command], Command]:
         "--option",
         multiple=True,
         metavar="KEY=VALUE",
-        help=f"An option of the {of}; may be repeated.",
+        help=f"An option of the {of}, ${{NAME}} is taken from the environment; may be repeated.",
     )
+
+
+def parse_options(texts: Iterable[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The pairs of `pairs_option`. `${NAME}` in a value is replaced from the environment, as in a pipeline's
+    file, so that a secret need not be on the command line, which other users can read. UsageError."""
+    return {key: _replaced(key, value, environ) for key, value in parse_pairs("--option", texts).items()}
+
+
+def _replaced(key: str, value: str, environ: Mapping[str, str]) -> str:
+    def put(match: re.Match[str]) -> str:
+        found = environ.get(match[1])
+        if not found:
+            raise UsageError(f"--option {key}: the environment variable {match[1]} is not set")
+        return found
+
+    return _VARIABLE.sub(put, value)
 
 
 def resolved_namesrv(namesrv: str | None) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from kourou.cli.pairs import parse_pairs
-from kourou.cli.pipeline.options import master_option, namesrv_option, pairs_option
+from kourou.cli.pipeline.options import master_option, namesrv_option, pairs_option, parse_options
 from kourou.cli.problems import run_command
 from kourou.cli.usage import OneLineCommand
 
@@ -81,7 +80,7 @@ def replay(
                 origin=origin,
                 dry_run=dry_run,
                 restart=restart,
-                options=parse_pairs("--option", options),
+                options=parse_options(options),
                 master=master,
                 as_json=as_json,
             )

@@ -15,6 +15,7 @@ from kourou.cli.pipeline.options import (
     namesrv_missing,
     namesrv_option,
     pairs_option,
+    parse_options,
     resolved_namesrv,
 )
 from kourou.cli.problems import UsageError, run_command
@@ -182,7 +183,7 @@ def _query(query: str | None, file: Path | None) -> str:
 
 def source_options(namesrv: str, options: Sequence[str]) -> dict[str, str]:
     """Options of the source, from `NAME=VALUE` texts."""
-    return {**({"namesrv": namesrv} if namesrv else {}), **parse_pairs("--option", options)}
+    return {**({"namesrv": namesrv} if namesrv else {}), **parse_options(options)}
 
 
 def _limit(limit: int | None, *, is_table: bool) -> int | None:

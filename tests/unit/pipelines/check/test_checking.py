@@ -314,3 +314,26 @@ def test_avro_needs_its_jar(folder: Path) -> None:
 def test_triggers(folder: Path, word: str, trigger: str) -> None:
     assert load(folder, small(trigger=word)).trigger == {trigger: True}
     assert load(folder, small(trigger=f"{{{word}: true}}")).trigger == {trigger: True}
+
+
+def test_keys_of_access_control_come_from_the_environment_and_are_not_shown(folder: Path) -> None:
+    text = """\
+    namesrv: n:1
+    sources:
+      orders:
+        {topic: orders, accessKey: a, secretKey: "${KOUROU_SECRET_KEY}", value: {format: json, schema: a int}}
+    sinks:
+      - {topic: out, key: a, accessKey: me, secretKey: "${KOUROU_SECRET_KEY}"}
+    badRecords: {topic: bad, accessKey: ann, secretKey: "${KOUROU_SECRET_KEY}"}
+    checkpoint: state
+    """
+    spec = load(folder, text, KOUROU_SECRET_KEY="the-secret")
+    assert spec.topics[0].options["secretKey"] == "the-secret"
+    assert "the-secret" not in repr(spec) + str(spec)
+    wrong = text.replace("topic: orders,", "topic: orders, fetchRetries: '${KOUROU_SECRET_KEY}',")
+    found = mistakes(
+        folder, wrong.replace("topic: out,", "topic: out, secretKeys: s,"), KOUROU_SECRET_KEY="the-secret"
+    )
+    assert len(found) == 2
+    assert "the-secret" not in str(found)
+    assert mistakes(folder, text)[0][1].startswith("the environment variable KOUROU_SECRET_KEY is not set")

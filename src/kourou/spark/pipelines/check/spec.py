@@ -59,7 +59,7 @@ class TopicSource:
 
     name: str
     line: int
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)  # with keys and passwords
     is_stream: bool
     value: ValueSpec | None = None
     columns: tuple[MessageColumn, ...] = ()
@@ -83,7 +83,7 @@ class JdbcSource:
 
     name: str
     line: int
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)  # with keys and passwords
     is_stream: bool = False
 
 
@@ -156,7 +156,7 @@ class TopicSink:
     """A topic. `options` are those of the format `rocketmq`."""
 
     rows: Rows
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)  # with keys and passwords
     message: MessageParts
     guarantee: str | None = None
     """As the sink's option; None: exactly once if the brokers support it."""
@@ -175,7 +175,7 @@ class JdbcSink:
     """A table of a database. `options` are those of Spark's format `jdbc`, `dbtable` among them."""
 
     rows: Rows
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)  # with keys and passwords
     exactly_once: bool = True
 
 
@@ -196,7 +196,7 @@ class BadRecords:
     """The destination of bad records: `fail` when neither is given."""
 
     line: int = 0
-    topic_options: Mapping[str, str] | None = None
+    topic_options: Mapping[str, str] | None = field(default=None, repr=False)
     folder: str | None = None
 
     @property
