@@ -30,6 +30,7 @@ NOTHING: Final = Needs()
 ADMINISTRATOR: Final = Needs(is_admin_only=True, is_plain_admin_only=True)
 
 _CACHED: Final = 8_192
+_ATOMIC_SUFFIX: Final = ".atomic"
 
 
 @lru_cache(maxsize=_CACHED)
@@ -67,8 +68,9 @@ def follow_offset(topic: str, group: str, actions: frozenset[Action]) -> Needs:
 
 @lru_cache(maxsize=_CACHED)
 def own(name: str) -> Needs:
-    """To act for a named producer or sink: Pub on the group of that name."""
-    need = _need(ResourceType.GROUP, name, PUB)
+    """To act for a named producer or sink: Pub on the group of that name. The atomic publishes of a producer
+    have its name with a suffix."""
+    need = _need(ResourceType.GROUP, name.removesuffix(_ATOMIC_SUFFIX), PUB)
     return Needs(auth=(need,), plain=(need,))
 
 

@@ -248,6 +248,7 @@ def test_named_producers_belong_to_accounts_with_pub_on_their_name() -> None:
     owner = (group("loader", PUB),)
     assert TABLE.needs_of(Code.OPEN_KOUROU_PRODUCER, {"kourouName": "loader"}, b"").auth == owner
     assert TABLE.needs_of(Code.DECIDE_KOUROU_ATOMIC, {"kourouAtomicId": "@loader:1:1"}, b"").auth == owner
+    assert TABLE.needs_of(Code.OPEN_KOUROU_PRODUCER, {"kourouName": "loader.atomic"}, b"").auth == owner
     anonymous = {"kourouAtomicId": "0123456789abcdef:1:1"}
     assert TABLE.needs_of(Code.DECIDE_KOUROU_ATOMIC, anonymous, b"") == NOTHING
     with_sink = {"kourouAtomicId": "0123456789abcdef:1:1", "kourouSinkId": "s"}
