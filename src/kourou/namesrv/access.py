@@ -12,6 +12,7 @@ Not here: what is checked (access/gate.py, access/requests.py).
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -21,12 +22,13 @@ from kourou.access.auth.rules import AuthRules
 from kourou.access.auth.seeding import with_configured_users
 from kourou.access.auth.settings import AuthSettings, Credentials
 from kourou.access.auth.tables import ACLS_FILE, USERS_FILE, AuthTables
+from kourou.access.from_config import audit_log_of, lockout_of
 from kourou.access.gate import AccessGate
-from kourou.access.lockout import Lockout
 from kourou.access.model import AccessRules
 from kourou.access.plain.accounts_file import AccountFiles
 from kourou.access.plain.rules import PlainRules
 from kourou.access.requests import RequestTable
+from kourou.clock import wall_ms
 from kourou.config.namesrv import NamesrvConfig
 from kourou.config.networks import Networks
 from kourou.errors import ConfigError
@@ -38,6 +40,8 @@ _log = logging.getLogger(__name__)
 
 RELOAD_S: Final = 5.0
 """How often files are looked at, as RocketMQ does."""
+AUDIT_S: Final = 1.0
+"""How often lines of the audit log are written."""
 
 ROUTE_CODES: Final = frozenset({RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.GET_BROKER_CLUSTER_INFO})
 """What clients ask for, and brokers that look for each other."""
@@ -117,18 +121,30 @@ class FollowedUsers:
 class NamesrvAccess:
     """The check of every request of one name server."""
 
-    def __init__(self, config: NamesrvConfig, *, monotonic_ms: Callable[[], int]) -> None:
-        home = Path(config.rocketmq_home or ".")
+    def __init__(
+        self,
+        config: NamesrvConfig,
+        *,
+        monotonic_ms: Callable[[], int],
+        now_ms: Callable[[], int] = wall_ms,
+    ) -> None:
+        if config.rocketmq_home is None:
+            raise ConfigError(
+                "rocketmqHome is not set: with access control it is the folder of accounts and audit log"
+            )
+        home = Path(config.rocketmq_home)
         self._accounts: Accounts = (
             PlainRulesOf(AccountFiles.of_home(home)) if config.acl_enable else FollowedUsers(config)
         )
         self._open_codes = frozenset() if config.access_routes_need_signature else ROUTE_CODES
         self._allowed_brokers = Networks.parse(config.access_allowed_brokers)
+        self._audit_log = audit_log_of(config, home, "audit_namesrv.log", now_ms)
         self.gate = AccessGate(
             self._accounts.rules,
             RequestTable(),
             monotonic_ms=monotonic_ms,
-            lockout=_lockout(config),
+            lockout=lockout_of(config),
+            audit_log=self._audit_log,
         )
         self.load = self._accounts.load
         self.reload_if_changed = self._accounts.reload_if_changed
@@ -138,6 +154,24 @@ class NamesrvAccess:
         if request.code in self._open_codes or self._is_allowed_broker(request):
             return
         self.gate.check(request)
+
+    async def follow_files(self) -> None:
+        """Look at the accounts' files again and again."""
+        while True:
+            await asyncio.sleep(RELOAD_S)
+            await asyncio.to_thread(self.reload_if_changed)
+
+    async def write_audit_log(self) -> None:
+        """Write what has happened again and again."""
+        while self._audit_log is not None:
+            await asyncio.sleep(AUDIT_S)
+            if lines := self._audit_log.take():
+                await asyncio.to_thread(self._audit_log.write, lines)
+
+    async def stop(self) -> None:
+        """Write the last lines of the audit log."""
+        if self._audit_log is not None:
+            await asyncio.to_thread(self._audit_log.write, self._audit_log.take(is_last=True))
 
     def _is_allowed_broker(self, request: Request) -> bool:
         if request.code not in BROKER_CODES or not self._allowed_brokers.networks:
@@ -152,16 +186,6 @@ class PlainRulesOf:
         self.rules = PlainRules(files)
         self.load = self.rules.load
         self.reload_if_changed = self.rules.reload_if_changed
-
-
-def _lockout(config: NamesrvConfig) -> Lockout | None:
-    if not config.access_lockout_attempts:
-        return None
-    return Lockout(
-        attempts=config.access_lockout_attempts,
-        window_ms=config.access_lockout_window,
-        time_ms=config.access_lockout_time,
-    )
 
 
 def _stat(path: Path) -> tuple[int, int, int] | None:

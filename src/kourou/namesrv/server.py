@@ -61,6 +61,7 @@ class NameServer:
         self._client: RemotingClient | None = None
         self._disk: DiskWorker | None = None
         self._tasks: TaskOwner | None = None
+        self._access: NamesrvAccess | None = None
         self._http: HttpListeners | None = None
         self._requests: RequestLatency | None = None
         self._loop_lag = LoopLag()
@@ -88,7 +89,7 @@ class NameServer:
 
     async def _start(self) -> None:
         kv_config = await asyncio.to_thread(_load, self._config)
-        access = await self._load_access()
+        self._access = access = await self._load_access()
         self._disk = DiskWorker(self._start_request)
         self._client = RemotingClient(client_settings(self._config), keys=inner_keys(self._config))
         self._state = NamesrvState(
@@ -113,7 +114,8 @@ class NameServer:
         await self._server.start()
         self._start_task(self._scan_forever(), "scan-dead-brokers")
         if access is not None:
-            self._start_task(_follow_files(access), "access-files")
+            self._start_task(access.follow_files(), "access-files")
+            self._start_task(access.write_audit_log(), "access-audit-log")
 
     async def _load_access(self) -> NamesrvAccess | None:
         """Access control, if it is configured. ConfigError for accounts that cannot be read."""
@@ -140,6 +142,8 @@ class NameServer:
             await self._server.stop(timeout_ms)
         if self._tasks is not None:
             await self._tasks.stop()
+        if self._access is not None:
+            await self._access.stop()
         if self._client is not None:
             await self._client.stop()
         if self._disk is not None:
@@ -280,14 +284,6 @@ class NameServer:
 
 def _load(config: NamesrvConfig) -> KvConfig:
     return load_kv_config(Path(config.kv_config_path)) if config.kv_config_path else KvConfig()
-
-
-async def _follow_files(access: NamesrvAccess) -> None:
-    from kourou.namesrv.access import RELOAD_S
-
-    while True:
-        await asyncio.sleep(RELOAD_S)
-        await asyncio.to_thread(access.reload_if_changed)
 
 
 def namesrv_processors(state: NamesrvState) -> dict[int, Processor]:

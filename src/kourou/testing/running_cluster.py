@@ -133,6 +133,7 @@ class RunningCluster:
             of_namesrv: dict[str, Any] = {}
             if accounts is not None:
                 of_namesrv = _attributes(accounts.namesrv_keys)
+                of_namesrv["rocketmq_home"] = str(folder)
                 of_namesrv["access_users_folder"] = str(folder / "broker-a" / "config")
                 settings = {**_attributes(accounts.broker_keys), **settings}
             namesrv = NameServer(NamesrvConfig(bind_address=LOOPBACK, listen_port=0, **of_namesrv))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -200,6 +201,24 @@ async def test_the_accounts_of_rocketmq_4(tmp_path: Path) -> None:
         for keys in (None, SigningKeys("orders-key", "the orders secret"), SigningKeys("inner-key", "wrong")):
             assert (await code_of(namesrv, registration(), keys))[0] == ResponseCode.SYSTEM_ERROR
         assert (await code_of(namesrv, registration(), SigningKeys("inner-key", "the inner secret")))[0] == 0
+
+
+async def test_refusals_and_administration_are_in_the_audit_log(tmp_path: Path) -> None:
+    async with serving(tmp_path) as namesrv:
+        await code_of(namesrv, registration())
+        await code_of(namesrv, RemotingCommand.request(RequestCode.UPDATE_NAMESRV_CONFIG), ADMIN)
+    lines = (tmp_path / "logs" / "audit_namesrv.log").read_text().splitlines()
+    events = [json.loads(line) for line in lines]
+    assert [(each["event"], each["request"]) for each in events] == [
+        ("refused", "REGISTER_BROKER"),
+        ("admin", "UPDATE_NAMESRV_CONFIG"),
+    ]
+    assert events[1]["user"] == "admin"
+
+
+async def test_it_needs_a_folder_for_what_it_keeps() -> None:
+    with pytest.raises(ConfigError, match="rocketmqHome is not set"):
+        await NameServer(NamesrvConfig(listen_port=0, authentication_enabled=True)).start()
 
 
 # -- users ---------------------------------------------------------------------------------------------------
