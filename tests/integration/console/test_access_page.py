@@ -249,6 +249,17 @@ async def test_accounts_of_rocketmq_4_are_created_changed_and_deleted(plain: Con
     assert "consumer" in text and "-secret" not in text
 
 
+async def test_what_stays_is_not_sent(plain: Console) -> None:
+    """A form has all fields; RocketMQ 4 does not accept empty lists."""
+    body: dict[str, Any] = {"topic_perms": ["Orders=SUB"], "group_perms": [], "admin": False}
+    assert await change(plain, "PUT", "/access/accounts/producer", body) == [
+        "Changes account producer",
+        "broker-a: topics Orders=PUB → Orders=SUB",
+    ]
+    answer = await plain.preview("PUT", "/access/accounts/producer", {"topic_perms": []}, status=400)
+    assert "cannot empty this list" in answer["error"]["message"]
+
+
 async def test_a_change_of_an_administrator_leaves_it_one(plain: Console) -> None:
     await change(plain, "PUT", "/access/accounts/rocketroot", {"default_topic_perm": "PUB|SUB"})
     accounts = (await plain.get("/access"))["access"]["accounts"]

@@ -100,7 +100,7 @@ async def _create(call: Call[NoQuery, NewAccount]) -> Plan:
             *("-a", body.access_key, "-s", _SECRET),
             *_options(body, is_admin=bool(body.admin)),
         ),
-        run=lambda: _put(call, body.access_key, dict.fromkeys(brokers, bool(body.admin))),
+        run=lambda: _put(call, body.access_key, dict.fromkeys(brokers, PlainListed())),
         is_secret=True,
     )
 
@@ -113,14 +113,14 @@ async def _change(call: Call[NoQuery, AccountChange]) -> Plan:
     olds = {broker: old for broker, listing in places if (old := _account(listing, key)) is not None}
     if not olds:
         raise not_found(f"there is no account {key}")
-    effects, admins = [], {}
+    effects, changed = [], {}
     for broker, old in olds.items():
+        _check_not_emptied(old, body)
         changes = (["new secret key"] if body.secret_key else []) + _differences(old, body)
         if changes:
             effects.append(f"{where([broker])}: {'; '.join(changes)}")
-            # A change without this field takes it away.
-            admins[broker] = old.admin if body.admin is None else body.admin
-    if not admins:
+            changed[broker] = old
+    if not changed:
         raise bad_input("body", f"account {key} is like this already")
     secret = ("-s", _SECRET) if body.secret_key else ("-s", "ITS_SECRET_KEY")
     return Plan(
@@ -128,37 +128,35 @@ async def _change(call: Call[NoQuery, AccountChange]) -> Plan:
         warnings=[*places.warnings, *_warnings(body), *_own_account(call, key)],
         commands=await access_commands(
             call,
-            list(admins),
+            list(changed),
             "updateAclConfig",
             *("-a", key, *secret),
-            *_options(body, is_admin=any(admins.values())),
+            *_options(body, is_admin=any(_is_admin(old, body) for old in changed.values())),
         ),
-        run=lambda: _put(call, key, admins),
+        run=lambda: _put(call, key, changed),
         is_secret=body.secret_key is not None,
     )
 
 
-async def _put(call: Call[Any, Any], access_key: str, admins: dict[BrokerAddress, bool]) -> Done:
+async def _put(call: Call[Any, Any], access_key: str, olds: dict[BrokerAddress, PlainListed]) -> Done:
     body = call.body
-    is_admin = {broker.address: value for broker, value in admins.items()}
+    by_address = {broker.address: old for broker, old in olds.items()}
 
     async def put(address: str) -> None:
+        old = by_address[address]
         secret = body.secret_key or await plain_secret(call.admin, address, access_key)
         if secret is None:
             raise ConfigError("this broker needs the secret key with each change; give it, too")
-        account = PlainAccessConfig(
-            access_key=access_key,
-            secret_key=secret,
-            white_remote_address=body.white_remote_address,
-            admin=is_admin[address],
-            default_topic_perm=body.default_topic_perm,
-            default_group_perm=body.default_group_perm,
-            topic_perms=body.topic_perms,
-            group_perms=body.group_perms,
-        )
-        await put_account(call.admin, [address], account)
+        changed = {name: getattr(body, name) for name in _WORDS if _differs(old, body, name)}
+        account = PlainAccessConfig(access_key=access_key, secret_key=secret, **changed)
+        # A change without this field takes it away.
+        await put_account(call.admin, [address], msgspec.structs.replace(account, admin=_is_admin(old, body)))
 
-    return Done(outcomes=named_outcomes(await in_turn(list(is_admin), put), admins))
+    return Done(outcomes=named_outcomes(await in_turn(list(by_address), put), olds))
+
+
+def _is_admin(old: PlainListed, body: AccountSettings) -> bool:
+    return old.admin if body.admin is None else body.admin
 
 
 _WORDS: Final = {
@@ -173,10 +171,15 @@ _WORDS: Final = {
 
 def _differences(old: PlainListed, new: AccountSettings) -> list[str]:
     return [
-        f"{words} {_shown(getattr(old, name))} → {_shown(given)}"
+        f"{words} {_shown(getattr(old, name))} → {_shown(getattr(new, name))}"
         for name, words in _WORDS.items()
-        if (given := getattr(new, name)) is not None and (getattr(old, name) or None) != (given or None)
+        if _differs(old, new, name)
     ]
+
+
+def _differs(old: PlainListed, new: AccountSettings, name: str) -> bool:
+    given = getattr(new, name)
+    return given is not None and (getattr(old, name) or None) != (given or None)
 
 
 def _shown(value: object) -> str:
@@ -193,6 +196,16 @@ def _check_perms(body: AccountSettings) -> None:
                 raise bad_input(field, f"{text!r} is not NAME=PUB, NAME=SUB, NAME=PUB|SUB or NAME=DENY")
             if "," in text:
                 raise bad_input(field, f"{text!r} has a comma")
+
+
+def _check_not_emptied(old: PlainListed, new: AccountSettings) -> None:
+    for field in ("topic_perms", "group_perms"):
+        if getattr(new, field) == [] and getattr(old, field):
+            raise bad_input(
+                field,
+                "RocketMQ 4 cannot empty this list by a request; set its names to DENY, or delete the "
+                "account and create it again",
+            )
 
 
 def _options(body: AccountSettings, *, is_admin: bool) -> list[str]:

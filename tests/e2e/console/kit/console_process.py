@@ -34,11 +34,14 @@ class ConsoleProcess:
 
 
 @contextmanager
-def run_console(namesrv: str, folder: Path, *, users: Path | None = None) -> Iterator[ConsoleProcess]:
-    """Run a console on a free port of 127.0.0.1."""
+def run_console(
+    namesrv: str, folder: Path, *, users: Path | None = None, accounts: bool = False
+) -> Iterator[ConsoleProcess]:
+    """Run a console on a free port of 127.0.0.1; with `accounts` those of the cluster log in."""
     audit_log = folder / "audit.log"
     arguments = ["console", "-n", namesrv, "--port", "0", "--audit-log", str(audit_log), "--log-file", "-"]
     arguments += ["--users", str(users)] if users else []
+    arguments += ["--accounts"] if accounts else []
     server = ServerProcess("kourou.cli.main", arguments, _environ(folder), folder / "process")
     try:
         server.wait_output(_LINE)

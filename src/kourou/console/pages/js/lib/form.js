@@ -11,6 +11,7 @@ import { t } from "./i18n.js";
  * @property {boolean} [required]
  * @property {string} [hint]
  * @property {string} [placeholder]
+ * @property {string} [autoComplete] for browsers: `new-password` for one that is not the user's own
  * @property {[string, string][]} [options] value and text, of select and choices
  * @property {number} [min]
  * @property {number} [max]
@@ -145,7 +146,7 @@ function control(field, shared, value, onChange, values) {
     case "custom":
       return field.render({ value, onChange, values });
     default:
-      return html`<input ...${shared} type=${field.type ?? "text"} placeholder=${field.placeholder} autoComplete=${field.type === "password" ? "current-password" : "off"} spellCheck=${false} value=${value ?? ""} onInput=${typed} />`;
+      return html`<input ...${shared} type=${field.type ?? "text"} placeholder=${field.placeholder} autoComplete=${field.autoComplete ?? (field.type === "password" ? "current-password" : "off")} spellCheck=${false} value=${value ?? ""} onInput=${typed} />`;
   }
 }
 
