@@ -180,6 +180,16 @@ def test_a_block_that_takes_too_long_is_rolled_back(cluster: LocalCluster) -> No
         assert bodies(cluster) == []
 
 
+def test_brokers_sign_what_they_say_to_each_other_about_an_atomic_publish() -> None:
+    with LocalCluster(brokers=2, auth=True) as cluster:
+        cluster.create_topic("orders", queues=1)
+        with Producer("g", namesrv=cluster.namesrv, credentials=cluster.credentials) as producer:
+            with producer.atomic() as batch:
+                for queue in everywhere(producer):
+                    batch.send(Message("orders", queue.broker_name.encode()), queue=queue)
+            wait_for(cluster, "orders", [b"broker-a", b"broker-b"])
+
+
 def test_brokers_without_atomic_publishes_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_manage_processor, "_FEATURES", "idempotentProducers,largePull")
     with LocalCluster() as cluster, Producer("g", namesrv=cluster.namesrv) as producer:
