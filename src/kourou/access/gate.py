@@ -140,6 +140,18 @@ class AccessGate:
         if self._requests.checks_records:
             self._check_needs(request, publish(topic))
 
+    def may_publish(self, request: GateRequest, topic: str) -> bool:
+        """Whether who sent a request may send to `topic`; nothing is counted."""
+        if not self._requests.checks_records:
+            return True
+        call = _call_of(request)
+        call.needs = publish(topic)
+        try:
+            self._decide(call)
+        except AccessRefusedError:
+            return False
+        return True
+
     def sender(self, access_key: str, topic: str) -> Account | None:
         """The account that may send to `topic` from everywhere, its signature provided. None: `check` has to
         see each request. A lock of its address does not matter: this signature is right."""

@@ -38,11 +38,13 @@ from kourou.protocol.properties import MessageConst, get_property
 from kourou.store.log.put_status import PutStatus
 
 if TYPE_CHECKING:
+    from kourou.broker.connection_state import ConnectionState
     from kourou.broker.hooks import SendContext
     from kourou.broker.send.signed_sends import SignedSends
     from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
     from kourou.broker.tables.topics import TopicConfigManager
     from kourou.config.broker import BrokerConfig
+    from kourou.transport.connection import Connection
     from kourou.transport.request import Request
 
 # What may wait for a sync. A disk that is further behind gets no more: sends are rejected with SYSTEM_BUSY.
@@ -141,6 +143,10 @@ class RecordAccess(Protocol):
         """RequestError if messages may not be sent to `topic`."""
         ...
 
+    def may_publish(self, request: Request, topic: str) -> bool:
+        """The same as a question; an answer is no refusal."""
+        ...
+
 
 class Admission:
     """The gate of one broker. `before_send` is the live list of hooks that see each message."""
@@ -231,6 +237,14 @@ class Admission:
         """The same for publishing it."""
         if self.record_access is not None and topic != admitted:
             self.record_access.check_publish(request, topic)
+
+    def may_publish(self, connection: Connection, topic: str) -> bool:
+        """Whether the client that sends heartbeats on a connection may send to `topic`, and see what was sent
+        there."""
+        if self.record_access is None:
+            return True
+        state: ConnectionState = connection.state
+        return state.heartbeat is not None and self.record_access.may_publish(state.heartbeat, topic)
 
     def sees_messages_of(self, topic: str) -> bool:
         """Whether a check has to see each message of `topic`: the fast path is closed for it."""

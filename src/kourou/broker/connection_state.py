@@ -37,6 +37,8 @@ class ConnectionState:
     """None before the first pull that waits for the disk."""
     refused_heartbeat: str = ""
     """Why the last heartbeat was refused, so that it is logged once; empty: it was not."""
+    heartbeat: Request | None = None
+    """The last one that was admitted, which says who is connected. With access control only."""
     subscriptions: dict[str, dict[str, SubscriptionData]] = field(default_factory=dict)
     """By group and topic, as the client's own heartbeat has them.
 

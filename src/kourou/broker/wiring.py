@@ -253,6 +253,7 @@ def transactions_part(services: BrokerServices, transactions: Transactions) -> T
             transactions=transactions,
             config=services.live_config,
             producers=services.producers,
+            admission=services.admission,
             clock_watch=services.clock_watch,
             cycles=services.cycles,
             appender=services.store.appender,

@@ -19,8 +19,10 @@ from kourou.protocol.command import RemotingCommand
 from kourou.protocol.ext_fields import ext_fields_of
 from kourou.protocol.headers.acl import CreateAclRequestHeader, CreateUserRequestHeader
 from kourou.protocol.headers.send import SendMessageRequestHeaderV2
-from kourou.protocol.signature import ACCESS_KEY, SIGNATURE, signature_of
+from kourou.protocol.signature import ACCESS_KEY, SIGNATURE, SigningKeys, signature_of
+from kourou.transport.addresses import parse_address
 from tests.e2e.broker.broker_kit import SUBSCRIPTION, SUSPEND, Peer, running
+from tests.e2e.broker.transaction_kit import COMMIT, ROLLBACK, TransactionProducer
 
 pytestmark = pytest.mark.e2e
 
@@ -251,6 +253,53 @@ async def test_messages_found_by_offset_are_checked_by_their_topic(tmp_path: Pat
             assert refused.code == 16, (code, refused.remark)
             assert "Topic:secret-topic" in (refused.remark or "")
             assert (await peer.call(code, ROOT, fields)).code == 0
+
+
+async def test_who_may_not_send_to_a_topic_neither_sees_nor_ends_its_transactions(tmp_path: Path) -> None:
+    """Producer groups are joined freely, and a check shows the message; an end need not name the topic."""
+    soon = {"transaction_check_interval": 30, "transaction_time_out": 30}
+    async with guarded(tmp_path, **AUTH, **soon) as peer:
+        await peer.create_user(ALICE)
+        assert (await peer.send(ROOT)).code == 0
+        address = peer.peer.controller.address
+        root = TransactionProducer(address, "root", keys=SigningKeys(*ROOT))
+        spy = TransactionProducer(address, "spy", keys=SigningKeys(*ALICE))
+        try:
+            await spy.heartbeat()
+            half = await root.half(b"paid")
+            refused = await spy.end(half, ROLLBACK)
+            assert refused.code == ResponseCode.NO_PERMISSION
+            assert "Topic:TopicTest" in (refused.remark or "")
+            await asyncio.sleep(0.3)
+            await root.heartbeat()
+            check = await root.next_check()
+            assert check.message.body == b"paid"
+            assert spy.checks.empty()
+            assert (await root.end(check.half, COMMIT)).code == 0
+        finally:
+            await spy.client.stop()
+            await root.client.stop()
+
+
+async def test_a_flood_of_wrong_logins_locks_its_address_out_and_leaves_others_served(tmp_path: Path) -> None:
+    log = tmp_path / "audit.log"
+    async with guarded(tmp_path, **AUTH, access_audit_log_path=str(log)) as peer:
+        host, port = parse_address(peer.peer.controller.address)
+        reader, writer = await asyncio.open_connection(host, port, local_addr=("127.0.0.2", 0))
+        remarks: list[str] = []
+        for begin in range(0, 1_500, 300):
+            wrong = [peer.send((f"user{number}", "guess")) for number in range(begin, begin + 300)]
+            remarks += [answer.remark or "" for answer in await asyncio.gather(*wrong)]
+            fields = ext_fields_of(send_header("TopicTest"))
+            SigningKeys(*ROOT).sign(fields, b"good")
+            command = RemotingCommand(RequestCode.SEND_MESSAGE_V2, ext_fields=fields, body=b"good")
+            writer.write(command.encode())
+            size = int.from_bytes(await reader.readexactly(4), "big")
+            assert b'"code":0' in await reader.readexactly(size)
+        writer.close()
+        assert "is not found" in remarks[0]
+        assert sum("too many wrong logins from 127.0.0.1" in remark for remark in remarks) == 1_300
+    assert len(log.read_text().splitlines()) < 1_000
 
 
 async def test_no_request_switches_access_control_off(tmp_path: Path) -> None:

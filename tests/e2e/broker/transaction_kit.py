@@ -22,6 +22,7 @@ from kourou.protocol.message import MessageExt
 from kourou.protocol.message_id import parse_offset_msg_id
 from kourou.protocol.names import RMQ_SYS_TRANS_HALF_TOPIC, RMQ_SYS_TRANS_OP_HALF_TOPIC
 from kourou.protocol.record import decode_record, decode_records
+from kourou.protocol.signature import SigningKeys
 from kourou.transport.client import RemotingClient
 from kourou.transport.request import Processor, Request
 from tests.e2e.broker.broker_kit import send_header
@@ -60,14 +61,16 @@ class Check:
 class TransactionProducer:
     """One client of a group. `checks` are the questions that came; `decide` answers them at once."""
 
-    def __init__(self, address: str, client_id: str = "c1", group: str = GROUP) -> None:
+    def __init__(
+        self, address: str, client_id: str = "c1", group: str = GROUP, keys: SigningKeys | None = None
+    ) -> None:
         self.address = address
         self.client_id = client_id
         self.group = group
         self.checks: asyncio.Queue[Check] = asyncio.Queue()
         self.decide: Callable[[MessageExt], int] | None = None
         processors: dict[int, Processor] = {RequestCode.CHECK_TRANSACTION_STATE: self._asked}
-        self.client = RemotingClient(processors=processors)
+        self.client = RemotingClient(processors=processors, keys=keys)
 
     def _asked(self, request: Request) -> None:
         check = Check(request.header(CheckTransactionStateRequestHeader), decode_record(request.body))

@@ -119,7 +119,12 @@ def test_messages_found_by_offset_are_checked_by_their_topic() -> None:
         gate.check_read(request, "other")
     with pytest.raises(AccessRefusedError):
         gate.check_publish(request, "other")
-    gate_of(Rules("T"), Opening.RECORDS).check_read(request, "other")
+    refusals = dict(gate.refusals)
+    assert gate.may_publish(request, "T") and not gate.may_publish(request, "other")
+    assert gate.refusals == refusals, "a question is no refusal"
+    opened = gate_of(Rules("T"), Opening.RECORDS)
+    opened.check_read(request, "other")
+    assert opened.may_publish(request, "other")
 
 
 def test_a_server_may_call_itself() -> None:

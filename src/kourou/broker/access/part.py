@@ -23,6 +23,7 @@ from kourou.broker.admission import RequestCheck
 from kourou.broker.part import BrokerPart, processors_of
 from kourou.broker.send.signed_sends import SignedSends
 from kourou.errors import ConfigError
+from kourou.protocol.codes import RequestCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,11 +31,12 @@ if TYPE_CHECKING:
     from kourou.access.model import Account
     from kourou.broker.access.accounts import Accounts
     from kourou.broker.admission import Admission
+    from kourou.broker.connection_state import ConnectionState
     from kourou.broker.replication.metadata_sync import Follow
     from kourou.broker.storage.disk_threads import DiskThreads
     from kourou.config.broker import BrokerConfig
     from kourou.transport.client import RemotingClient
-    from kourou.transport.request import Processor
+    from kourou.transport.request import Processor, Request
     from kourou.transport.tasks import TaskOwner
 
 RELOAD_S: Final = 5.0
@@ -80,9 +82,15 @@ class AccessPart(BrokerPart):
         fast_sends = SignedSends(
             self.gate.sender, concerns=lambda connection: connection.certificate_user is None
         )
-        self.check = RequestCheck(self.gate.check, fast_sends=fast_sends)
+        self.check = RequestCheck(self._check, fast_sends=fast_sends)
         admission.add(self.check)
         admission.record_access = self.gate
+
+    def _check(self, request: Request) -> None:
+        self.gate.check(request)
+        if request.code == RequestCode.HEART_BEAT:
+            state: ConnectionState = request.connection.state
+            state.heartbeat = request
 
     def processors(self) -> Mapping[int, Processor]:
         return processors_of(self._handlers)

@@ -8,6 +8,7 @@ Not here: what is sent back, and heartbeats (client_manage_processor.py).
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -91,15 +92,19 @@ class ProducerManager:
         for group, connection in expired:
             self._remove(group, connection, "has sent no heartbeat and is removed from")
 
-    def available_channel(self, group: str) -> ClientChannel | None:
-        """Some client of the group that can be called, another one each time."""
+    def available_channel(
+        self, group: str, may_be_called: Callable[[Connection], bool] | None = None
+    ) -> ClientChannel | None:
+        """Some client of the group that can be called, and may be, another one each time."""
         channels = [
             channel for channel in self.groups.get(group, {}).values() if not channel.connection.closed
         ]
-        if not channels:
-            return None
         self._turn += 1
-        return channels[self._turn % len(channels)]
+        for number in range(len(channels)):
+            channel = channels[(self._turn + number) % len(channels)]
+            if may_be_called is None or may_be_called(channel.connection):
+                return channel
+        return None
 
     def find_by_client_id(self, client_id: str) -> ClientChannel | None:
         """The client of this id, whatever its groups."""

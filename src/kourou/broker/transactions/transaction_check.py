@@ -52,6 +52,7 @@ from kourou.wording import counted
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kourou.broker.admission import Admission
     from kourou.broker.clock_watch import ClockWatch
     from kourou.broker.groups.producers import ProducerManager
     from kourou.broker.hooks import BrokerHooks
@@ -77,6 +78,7 @@ class TransactionCheck:
         transactions: Transactions,
         config: LiveConfig,
         producers: ProducerManager,
+        admission: Admission,
         clock_watch: ClockWatch,
         cycles: Cycles,
         appender: LogAppender,
@@ -88,6 +90,7 @@ class TransactionCheck:
         self._transactions = transactions
         self._config = config
         self._producers = producers
+        self._admission = admission
         self._clock_watch = clock_watch
         self._cycles = cycles
         self._appender = appender
@@ -248,8 +251,12 @@ class TransactionCheck:
         except ProtocolError as error:
             _log.warning("no producer can be asked about half message %s: %s", half.msg_id, error)
             return
+        topic, _ = real_place(copy.properties)
         for _ in range(_PRODUCERS_TRIED):
-            channel = self._producers.available_channel(group)
+            # A producer group is joined freely: only who may send to the topic is shown its messages.
+            channel = self._producers.available_channel(
+                group, lambda connection: self._admission.may_publish(connection, topic)
+            )
             if channel is None:
                 self._not_asked.setdefault(group, []).append(half.msg_id)
                 return

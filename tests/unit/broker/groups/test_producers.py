@@ -67,3 +67,8 @@ async def test_calls_go_to_all_clients_in_turn_that_can_be_reached() -> None:
     assert set(chosen) == {channels[0], channels[2]}
     assert chosen[0] is not chosen[1]
     assert producers.available_channel("missing") is None
+    wanted = chosen[0]
+    assert wanted is not None
+    for _ in range(3):
+        assert producers.available_channel("PG", lambda each: each is wanted.connection) is wanted
+    assert producers.available_channel("PG", lambda _: False) is None
