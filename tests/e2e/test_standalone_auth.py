@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -12,6 +13,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -154,3 +157,28 @@ def until(condition: Callable[[], bool], what: str, timeout_s: float = 40) -> No
     while not condition():
         assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
         time.sleep(0.05)
+
+
+def test_the_console_lets_accounts_in_and_nobody_else(spawn: Spawn) -> None:
+    server = spawn("--console", "--console-port", "0")
+    ready(server)
+    keys, _ = administrator(server)
+    server.wait_output("console: ")
+    url = next(line for line in server.output.splitlines() if line.startswith("console: "))[
+        len("console: ") :
+    ]
+
+    def log_in(secret: str) -> dict[str, object]:
+        body = json.dumps({"user": keys.access_key, "password": secret}).encode()
+        with urlopen(Request(f"{url}api/login", body)) as answer:
+            found: dict[str, object] = json.load(answer)
+        return found
+
+    for path in ("api/overview", "metrics", "metrics/exporter"):
+        with pytest.raises(HTTPError, match="401"):
+            urlopen(url + path)
+    with pytest.raises(HTTPError, match="401"):
+        log_in("wrong-secret")
+    session = log_in(keys.secret_key)
+    assert (session["user"], session["role"]) == (keys.access_key, "administrator")
+    assert keys.secret_key not in str(session)

@@ -25,8 +25,10 @@ from kourou.standalone.options import StandaloneOptions
 from kourou.store.disk.store_lock import StoreLock
 
 if TYPE_CHECKING:
+    from kourou.client.core.settings import ClientOptions
     from kourou.console.server import ConsoleServer
     from kourou.console.settings import ConsoleSettings
+    from kourou.standalone.accounts import StandaloneAccounts
     from kourou.standalone.one_process import Standalone
     from kourou.standalone.supervisor import Supervisor
 
@@ -58,7 +60,7 @@ def run_standalone(
         from kourou.standalone.etcd_process import etcd_program
 
         etcd_program()  # before anything is made
-    console = None if console_port is None else _console_settings(options, console_port)
+    console = None if console_port is None else _console_settings(options, console_port, accounts=auth)
     options.make_folder()
     # First, so that nothing is written into the log of servers that are already running there.
     for replica in options.replicas:
@@ -77,10 +79,16 @@ def run_standalone(
         _serve(options, config, console)
 
 
-def _console_settings(options: StandaloneOptions, port: int) -> ConsoleSettings:
+def _console_settings(options: StandaloneOptions, port: int, *, accounts: bool) -> ConsoleSettings:
     from kourou.cli.console import console_settings
 
-    return console_settings(options.log_folder, host=options.host, port=port, port_option="--console-port")
+    return console_settings(
+        options.log_folder,
+        host=options.host,
+        port=port,
+        accounts=accounts,
+        port_option="--console-port",
+    )
 
 
 def _serve(options: StandaloneOptions, log: LogConfig, console: ConsoleSettings | None) -> None:
@@ -104,7 +112,7 @@ def _serve(options: StandaloneOptions, log: LogConfig, console: ConsoleSettings 
 
     run_server(
         Service(
-            lambda: _WithConsole(_server(options), console),
+            lambda: _WithConsole(_server(options), console, options.accounts),
             COMPONENT,
             started,
             run_folder(os.environ),
@@ -117,8 +125,14 @@ def _serve(options: StandaloneOptions, log: LogConfig, console: ConsoleSettings 
 class _WithConsole:
     """Name server and brokers, and a console for them in this process."""
 
-    def __init__(self, servers: Standalone | Supervisor, settings: ConsoleSettings | None) -> None:
+    def __init__(
+        self,
+        servers: Standalone | Supervisor,
+        settings: ConsoleSettings | None,
+        accounts: StandaloneAccounts | None,
+    ) -> None:
         self.servers = servers
+        self._accounts = accounts
         self._settings = settings
         self._console: ConsoleServer | None = None
 
@@ -137,10 +151,16 @@ class _WithConsole:
         await self.servers.start()
         if self._settings is None:
             return
+        from kourou.client.core.credentials import Credentials
         from kourou.console.server import ConsoleServer
 
         servers = self.servers
-        console = ConsoleServer(self._settings, {"namesrv": servers.address}, servers.metrics_routes())
+        client: ClientOptions = {"namesrv": servers.address}
+        if self._accounts is not None:
+            # For the charts, which only administrators see then: people act with their own accounts.
+            inner = self._accounts.inner
+            client["credentials"] = Credentials(inner.access_key, inner.secret_key)
+        console = ConsoleServer(self._settings, client, servers.metrics_routes())
         try:
             await console.start()
         except BaseException:
