@@ -1,7 +1,7 @@
 """PrivateFile: a small file with secrets, which only its owner can read, replaced whole.
 
-The content before is kept as `.bak`, closed to others as well. Whenever the machine stops, the file is there with
-its old or its new content: unlike other files of `config`, it is never missing, and the `.bak` is never
+The content before is kept as `.bak`, closed to others as well. Whenever the machine stops, the file is there
+with its old or its new content: unlike other files of `config`, it is never missing, and the `.bak` is never
 taken in its place without an operator's decision, since what was forbidden since might be allowed by it.
 Not here: what is in it.
 """
@@ -83,10 +83,13 @@ def _write_new(path: Path, data: bytes) -> None:
 
 
 def _give_name(path: Path, name: Path) -> None:
-    """Let `name` be another name of a file, in one step."""
+    """Let `name` be another name of a file, in one step; of a copy, where files have one name only."""
     temporary = name.with_name(name.name + ".tmp")
     temporary.unlink(missing_ok=True)
-    os.link(path, temporary)
+    try:
+        os.link(path, temporary)
+    except OSError:
+        _write_new(temporary, path.read_bytes())
     os.replace(temporary, name)
 
 

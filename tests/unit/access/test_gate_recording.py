@@ -92,7 +92,9 @@ def test_every_call_of_the_recording(
     requests = RequestTable(cluster="DefaultCluster", openings=openings)
     gate = AccessGate(rules, requests, monotonic_ms=lambda: 0)
     apache = recorded(AUTH)
-    looser, other_words, stricter = set(), set(), set()
+    looser: set[str] = set()
+    other_words: set[str] = set()
+    stricter: set[str] = set()
     for call in calls():
         for identity in IDENTITIES:
             ours, theirs = answer_of(gate, call, identity), apache[call.name][identity.name]

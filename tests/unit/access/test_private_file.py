@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -73,3 +74,16 @@ def test_backup_of_a_file_that_others_could_read_is_closed_to_them(file: Private
     file.path.chmod(0o644)
     file.write(b"one")
     assert file.backup_path.read_bytes() == b"by a user" and mode_of(file.backup_path) == 0o600
+
+
+def test_backup_is_a_copy_where_files_have_one_name_only(
+    file: PrivateFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(source: Path, target: Path) -> None:
+        raise PermissionError(errno.EPERM, "no hard links here", str(source))
+
+    monkeypatch.setattr(os, "link", refused)
+    file.write(b"one")
+    file.write(b"two")
+    assert (file.read(), file.backup_path.read_bytes()) == (b"two", b"one")
+    assert mode_of(file.backup_path) == 0o600

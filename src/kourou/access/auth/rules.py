@@ -52,6 +52,7 @@ class AuthRules:
         self._settings = settings
         self._tables = tables
         self._decisions: OrderedDict[tuple[str, Need], Candidates] = OrderedDict()
+        self._accounts: dict[str, Account] = {}
         self._decided_for: AuthData = tables.current
 
     def check(self, call: AccessCall) -> Account | None:
@@ -61,11 +62,11 @@ class AuthRules:
         user = self._authenticate(call)
         if call.code not in self._settings.authorization_whitelist:
             self._authorize(user, call)
-        return _account(user)
+        return self._account(user)
 
     def sender(self, access_key: str, topic: str) -> Account | None:
         """The account that may send to `topic` from every address; None: look at each request."""
-        user = self._tables.current.users.get(access_key)
+        user = self._data().users.get(access_key)
         # A retry topic stands for its group.
         if user is None or not user.is_enabled or topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
             return None
@@ -73,7 +74,7 @@ class AuthRules:
             need = Need(Resource(ResourceType.TOPIC, topic), _PUB)
             if not is_allowed_everywhere(self._candidates(user, need)):
                 return None
-        return _account(user)
+        return self._account(user)
 
     def _is_exempt(self, call: AccessCall) -> bool:
         if not self._settings.is_authentication_enabled:
@@ -98,7 +99,7 @@ class AuthRules:
                 f"User:{call.access_key} is not the user of the client's certificate.",
                 call.access_key,
             )
-        user = self._tables.current.users.get(name)
+        user = self._data().users.get(name)
         if user is None:
             _refuse(RefusalKind.UNKNOWN_USER, f"User:{name} is not found.", name)
         if not user.is_enabled:
@@ -141,23 +142,33 @@ class AuthRules:
             )
 
     def _candidates(self, user: User, need: Need) -> Candidates:
-        data = self._tables.current
-        if data is not self._decided_for:
-            self._decisions.clear()
-            self._decided_for = data
         key = (user.name, need)
         found = self._decisions.get(key)
         if found is None:
-            acl = data.acls.get(user.name)
+            acl = self._data().acls.get(user.name)
             found = () if acl is None else candidates_of(acl, need)
             if len(self._decisions) >= MAX_DECISIONS:
                 self._decisions.popitem(last=False)
             self._decisions[key] = found
         return found
 
+    # -- what is remembered ----------------------------------------------------------------------
 
-def _account(user: User) -> Account:
-    return Account(name=user.name, secret_key=user.password, is_admin=user.is_super)
+    def _data(self) -> AuthData:
+        """Users and policies now. If they are others than before, what was remembered is dropped."""
+        data = self._tables.current
+        if data is not self._decided_for:
+            self._decisions.clear()
+            self._accounts.clear()
+            self._decided_for = data
+        return data
+
+    def _account(self, user: User) -> Account:
+        account = self._accounts.get(user.name)
+        if account is None:
+            account = Account(name=user.name, secret_key=user.password, is_admin=user.is_super)
+            self._accounts[user.name] = account
+        return account
 
 
 def _refuse(kind: RefusalKind, remark: str, user: str = "") -> NoReturn:
