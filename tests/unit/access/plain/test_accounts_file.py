@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from kourou.access.model import Action
 from kourou.access.plain.accounts import AccountTable, PlainAccount
 from kourou.access.plain.accounts_file import AccountFiles
-from kourou.access.plain.documents import MAX_BYTES, format_document, parse_document
+from kourou.access.plain.documents import MAX_BYTES, _yaml, format_document, parse_document
 from kourou.errors import ConfigError
 from tests.unit.access.plain.accounts_kit import ACCOUNTS, home_files, write
 
@@ -245,6 +246,14 @@ def test_files_that_all_can_read(tmp_path: Path) -> None:
     assert files.readable_by_others() == []
     files.default.chmod(0o604)
     assert files.readable_by_others() == [files.default]
+
+
+def test_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = home_files(tmp_path, ACCOUNTS)
+    _yaml.cache_clear()
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with pytest.raises(ConfigError, match=r"pip install 'kourou\[acl\]'"):
+        files.load()
 
 
 def test_a_document_is_written_as_it_was_read() -> None:
