@@ -98,9 +98,9 @@ class Loadgen:
             words = self._words(mode, arguments)
             return RunningLoad(subprocess.Popen(words, stdout=log, stderr=subprocess.STDOUT), log_path)
 
-    def try_send_one(self) -> bool:
-        """Whether the broker takes a message now."""
-        words = self._words("send", ("-t", "FirstSend", "-C", "-N", "1"))
+    def try_send_one(self, *arguments: object) -> bool:
+        """Whether the broker takes a message now; `arguments` in place of a topic that is made for it."""
+        words = self._words("send", (*(arguments or ("-t", "FirstSend", "-C")), "-N", "1"))
         return subprocess.run(words, capture_output=True, timeout=SPARE_S).returncode == 0
 
     def _words(self, mode: str, arguments: tuple[object, ...]) -> list[str]:
