@@ -5,9 +5,9 @@
                                                                      the kernel
     python -m benchmarks access --apache 4.9.7 5.5.0                 the same of Apache's brokers
 
-All at 8×32 with bodies of 1 KiB, by an account that may send to one topic. Two brokers alternate, one open and
-one with accounts; compared is what ran next to each other. Without sockets a pair is one commit cycle of each,
-and counted is the processor time of the thread that does all of this; with sockets that of the process.
+All at 8×32 with bodies of 1 KiB, by an account that may send to one topic. Two brokers alternate, one open
+and one with accounts; compared is what ran next to each other. Without sockets a pair is one commit cycle of
+each, and counted is the processor time of the thread that does all of this; with sockets that of the process.
 """
 
 from __future__ import annotations
@@ -96,6 +96,7 @@ async def _without_sockets(pairs: int, has_kernel: bool, folder: Path) -> tuple[
     home = folder / "home"
     (home / "conf").mkdir(parents=True)
     (home / "conf" / "plain_acl.yml").write_text(plain_acl_yml())
+    (home / "conf" / "plain_acl.yml").chmod(0o600)
     account = SigningKeys(WORKER.access_key, WORKER.secret_key)
     guarded: dict[str, Any] = {"acl_enable": True, "rocketmq_home": str(home)}
     async with AsyncExitStack() as stack:

@@ -15,7 +15,7 @@ import msgspec
 
 from kourou.protocol.binary_request import decode_hot_head
 from kourou.protocol.codes import SerializeType
-from kourou.protocol.command import decode_head
+from kourou.protocol.command import decode_head, ext_dict
 from kourou.protocol.command_head import CommandHead
 from kourou.protocol.headers.pull import PullMessageRequestHeader
 from kourou.protocol.headers.send import SendMessageRequestHeaderV2
@@ -37,6 +37,23 @@ _typed: Final[dict[bytes, Callable[[bytes], CommandHead]]] = {
     b'{"code":310,': msgspec.json.Decoder(_SendHead, strict=False).decode,
     b'{"code":11,"': msgspec.json.Decoder(_PullHead, strict=False).decode,
 }
+
+
+class _Texts(msgspec.Struct, gc=False):
+    ext_fields: dict[str, str] = msgspec.field(name="extFields")
+
+
+_decode_texts: Final = msgspec.json.Decoder(_Texts).decode
+
+
+def decode_fields(serialize_type: int, header: bytes) -> dict[str, str]:
+    """The text of every field of a header that is not null, unknown ones included."""
+    if serialize_type == _JSON:
+        try:
+            return _decode_texts(header).ext_fields
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            pass  # Numbers and nulls are read the general way.
+    return ext_dict(decode_head(serialize_type, header))
 
 
 def decode_request_head(serialize_type: int, header: bytes) -> CommandHead:

@@ -11,11 +11,11 @@ from kourou.errors import SYSTEM_ERROR, KourouError
 from kourou.protocol.command import (
     CommandHead,
     decode_ext,
-    decode_head,
     encode_response,
     ext_dict,
     ext_fields_of,
 )
+from kourou.protocol.request_head import decode_fields
 
 if TYPE_CHECKING:
     from kourou.transport.connection import Connection
@@ -78,10 +78,11 @@ class Request:
         """All header fields as text, including unknown ones; read once, not to be changed."""
         fields = self._ext_fields
         if fields is None:
-            head = self.head
-            if isinstance(head.ext_fields, msgspec.Struct):  # a typed head has known fields only
-                head = decode_head(self.serialize_type, self.raw_header)
-            fields = self._ext_fields = ext_dict(head)
+            if isinstance(self.head.ext_fields, msgspec.Struct):  # a typed head has known fields only
+                fields = decode_fields(self.serialize_type, self.raw_header)
+            else:
+                fields = ext_dict(self.head)
+            self._ext_fields = fields
         return fields
 
     def header(self, header_type: type[HeaderT]) -> HeaderT:

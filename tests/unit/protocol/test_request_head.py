@@ -6,10 +6,11 @@ import msgspec
 import pytest
 
 from kourou.errors import HeaderFieldError
-from kourou.protocol.command import decode_ext, decode_head
+from kourou.protocol.command import decode_ext, decode_head, ext_dict
+from kourou.protocol.header_binary import encode_binary_head
 from kourou.protocol.headers.pull import PullMessageRequestHeader
 from kourou.protocol.headers.send import SendMessageRequestHeaderV2
-from kourou.protocol.request_head import decode_request_head
+from kourou.protocol.request_head import decode_fields, decode_request_head
 
 PULL_FIELDS = (
     '"consumerGroup":"g","topic":"t","queueId":"3","queueOffset":"70","maxMsgNums":"32","sysFlag":"6",'
@@ -51,3 +52,28 @@ def test_a_pull_that_lacks_a_field_says_which() -> None:
 @pytest.mark.parametrize("code", [110, 361, 12])
 def test_other_requests_keep_their_fields_as_sent(code: int) -> None:
     assert isinstance(decode_request_head(0, frame_header(code, PULL_FIELDS)).ext_fields, msgspec.Raw)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        SEND_FIELDS,
+        SEND_FIELDS + ',"more":"x","é":"漢\\u6f22"',
+        SEND_FIELDS.replace('"d":"4"', '"d":4,"l":null,"m":true'),
+        SEND_FIELDS + ',"a":"again"',
+        "",
+    ],
+)
+def test_fields_as_text_are_those_of_the_general_way(fields: str) -> None:
+    raw = frame_header(310, fields)
+    assert decode_fields(0, raw) == ext_dict(decode_head(0, raw))
+
+
+def test_fields_as_text_of_a_header_without_any() -> None:
+    assert decode_fields(0, f'{{"code":310,"extFields":null,{REST}}}'.encode()) == {}
+    assert decode_fields(0, f'{{"code":310,{REST}}}'.encode()) == {}
+
+
+def test_fields_as_text_of_a_binary_header() -> None:
+    raw = encode_binary_head(310, 0, 501, 7, 0, None, {"a": "g", "more": "é"})
+    assert decode_fields(1, raw) == {"a": "g", "more": "é"}
