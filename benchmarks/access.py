@@ -241,14 +241,13 @@ def measure_pair(
         return found
 
 
-def report_with_sockets(pairs: Sequence[tuple[str, Launch]], rounds: int, seconds: float) -> str:
-    """A table with a line for each broker."""
-    lines = [_HEAD]
+def report_with_sockets(pairs: Sequence[tuple[str, Launch]], rounds: int, seconds: float) -> None:
+    """Print a table, with a line for each broker as it is measured."""
+    print(_HEAD)
     with tempfile.TemporaryDirectory() as folder:
         program = build(Path(folder))
         for name, launch in pairs:
-            lines.append(_row(name, *measure_pair(launch, program, rounds, seconds)))
-    return "\n".join(lines)
+            print(_row(name, *measure_pair(launch, program, rounds, seconds)), flush=True)
 
 
 def forms() -> str:
@@ -282,7 +281,7 @@ def main() -> None:
         brokers += [(OURS, _ours({})), (PYTHON_ALONE, _ours(dict(WITHOUT_KERNEL)))]
     brokers += [(f"Apache {version}", _apache(version)) for version in options.apache]
     if brokers:
-        print(report_with_sockets(brokers, options.rounds, options.seconds))
+        report_with_sockets(brokers, options.rounds, options.seconds)
     else:
         print(report_without_sockets(options.pairs))
         print(forms())
