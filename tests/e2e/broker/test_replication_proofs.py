@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kourou.broker import wiring
+from kourou.broker.replication.replica_status import ReplicaState
 from kourou.protocol.ha import MasterHello, SlaveHello
 from kourou.protocol.ha_proof import slave_proof
 from tests.e2e.broker.broker_kit import Peer
@@ -163,6 +165,31 @@ async def test_a_slave_does_not_follow_a_master_that_cannot_prove_itself(
                 await of_master.send()
                 await not_following(of_slave, "the master at 127.0.0.1 does not prove itself")
                 assert of_slave.controller.services.store.log.max_phy_offset == 0
+
+
+async def test_a_forged_master_does_not_stop_a_slave_by_saying_that_their_logs_have_parted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member of a fail-over set would cut its log, any other would never follow again."""
+    monkeypatch.setattr(wiring, "has_access_control", lambda config: config.is_slave)
+    async with namesrv() as address:
+        async with (
+            master(tmp_path, address, **INNER) as of_master,
+            slave(tmp_path, address, **INNER) as of_slave,
+        ):
+            await of_master.send(body=b"ours")
+            await equal(of_master, of_slave)
+        shutil.rmtree(tmp_path / "master")
+        async with master(tmp_path, address, **OTHER), slave(tmp_path, address, **INNER) as of_slave:
+            await not_following(of_slave, "they are the same up to 0")
+            status = of_slave.controller.services.replica_status
+            assert status.state is ReplicaState.CONNECTING and status.why_stopped is None
+        async with master(tmp_path, address, **INNER), slave(tmp_path, address, **INNER) as of_slave:
+            await until(lambda: is_stopped(of_slave), "the right master may say it")
+
+
+def is_stopped(of_slave: Peer) -> bool:
+    return of_slave.controller.services.replica_status.state is ReplicaState.STOPPED
 
 
 async def test_access_control_can_be_turned_on_at_the_slave_first(

@@ -268,7 +268,9 @@ class BrokerOuterApi:
             hint = ""
             if isinstance(error, ResponseError) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 hint = "; it is not a name server: check namesrvAddr"
-            elif isinstance(error, ResponseError) and error.code == ResponseCode.NO_PERMISSION:
+            elif isinstance(error, ResponseError) and (
+                error.code == ResponseCode.NO_PERMISSION or "AclException" in str(error)
+            ):
                 hint = "; it lets in administrators only: check innerClientAuthenticationCredentials"
             _log.warning("not registered with name server %s, retrying: %s%s", address, error, hint)
 
