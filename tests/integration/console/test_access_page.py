@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kourou.client.core.credentials import Credentials
 from kourou.testing.cluster import cluster
 from tests.integration.console.kit import Console, console_of
 
@@ -32,11 +33,13 @@ accounts:
 
 
 @asynccontextmanager
-async def guarded(folder: Path, brokers: int = 1, **settings: Any) -> AsyncIterator[Console]:
-    """A cluster with access control, and a console where nobody is logged in."""
+async def guarded(
+    folder: Path, brokers: int = 1, own: Credentials | None = None, **settings: Any
+) -> AsyncIterator[Console]:
+    """A cluster with access control, and a console where nobody is logged in; `own` is its account."""
     async with (
         cluster(folder / "cluster", brokers=brokers, **settings) as running,
-        console_of(running.namesrv_addr, folder, accounts=True) as console,
+        console_of(running.namesrv_addr, folder, accounts=True, credentials=own) as console,
     ):
         yield console
 
@@ -159,6 +162,25 @@ async def test_what_brokers_do_not_accept_is_said_in_their_words(console: Consol
     assert "The source ip is invalid" in answer["error"]["message"]
     await console.change("PUT", "/access/rules", {**rule, "actions": ["Fly"]}, status=400)
     await console.change("POST", "/access/users", {"username": " ", "password": "x"}, status=400)
+
+
+async def test_the_account_of_the_console_needs_to_read_the_cluster_only(tmp_path: Path) -> None:
+    """As docs/console.md says."""
+    async with guarded(tmp_path, own=Credentials("watch", "secret-of-watch"), **AUTH) as console:
+        await console.log_in(*ROOT)
+        user = {"username": "watch", "password": "secret-of-watch"}
+        await change(console, "POST", "/access/users", user)
+        rule = {"subject": "User:watch", "resource": "Cluster:DefaultCluster", "actions": ["Get"]}
+        await change(console, "PUT", "/access/rules", rule)
+        history = console.context.history
+        assert history is not None
+        console.context.sessions.forget()
+        await history.sample()
+        await history.sample()
+        series = (await console.get("/overview"))["history"]
+        assert (series["in_tps"][-1], series["lag"][-1]) == (0, 0)
+        own = console.context.sessions.own.view
+        assert not (await own.brokers()).problems and not (await own.lags()).problems
 
 
 async def test_a_normal_user_sees_the_refusal_of_the_brokers(console: Console) -> None:
