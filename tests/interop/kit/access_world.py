@@ -6,7 +6,7 @@ side. Our broker is there in two forms: as it is delivered, and with all holes o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,10 +14,15 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kourou.access.openings import Opening
+from kourou.protocol.codes import RequestCode
+from kourou.protocol.command import RemotingCommand
+from tests.interop.kit import wire
+from tests.interop.kit.access_accounts import ADMIN
 from tests.interop.kit.access_answers import Answers, all_answers
 from tests.interop.kit.access_servers import AUTH, OURS, PLAIN, create_accounts, launch_with_accounts
 from tests.interop.kit.kourou_namesrv import launch_kourou_namesrv
 from tests.interop.kit.process import ServerProcess
+from tests.interop.kit.signed_wire import SignedConnection
 
 RULES: Final = (PLAIN, AUTH)
 """The versions of RocketMQ whose rules are compared."""
@@ -77,6 +82,40 @@ class AccessCluster:
     def answers(self) -> Answers:
         """Its answers to all calls of all identities, asked once."""
         return all_answers(self.address)
+
+    @property
+    def names(self) -> str:
+        """The address of its name server."""
+        return self.namesrv.address
+
+    def create_topic(self, topic: str) -> str:
+        """Create a topic with one queue, as the administrator, and wait until its route is known."""
+        fields = {
+            "topic": topic,
+            "defaultTopic": "TBW102",
+            "readQueueNums": "1",
+            "writeQueueNums": "1",
+            "perm": "6",
+            "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": "0",
+            "order": "false",
+        }
+        self.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
+        wire.wait_route(self.names, topic, self.address)
+        return topic
+
+    def messages_in(self, topic: str) -> int:
+        """How many messages the first queue of a topic has."""
+        with SignedConnection(self.address, ADMIN.identity) as connection:
+            answer = connection.call(RequestCode.GET_MAX_OFFSET, {"topic": topic, "queueId": "0"})
+        return int((answer.ext_fields or {}).get("offset", "0")) if answer and answer.code == 0 else 0
+
+    def ask(self, code: int, fields: Mapping[str, str], body: bytes = b"") -> RemotingCommand:
+        """One request of the administrator, with success."""
+        with SignedConnection(self.address, ADMIN.identity) as connection:
+            answer = connection.call(code, fields, body)
+        assert answer is not None and answer.code == 0, answer
+        return answer
 
 
 class AccessWorld:

@@ -36,14 +36,15 @@ ARTIFACT_SETS: Final[dict[str, tuple[str, ...]]] = {
         "rocketmq-tools:5.5.0",
         "rocketmq-example:5.5.0",  # holds the official benchmark programs
     ),
-    "client-4.9.8": ("rocketmq-client:4.9.8",),
+    # The hook that signs requests is a module of its own in 4.9.
+    "client-4.9.8": ("rocketmq-client:4.9.8", "rocketmq-acl:4.9.8"),
 }
 """Every set by name: what is asked of Maven, as artifact:version; Maven adds what these depend on."""
 
 _SHARED: Final = ("Json", "ShutdownHurry")
 _MESSAGING: Final = (
     *("MessagingSession", "Producers", "PushConsumers", "PullConsumers", "Load", "Strategies"),
-    *("Described", "Options", "Since5", "Verdicts", "UserProperties", "Transactions", "RequestReply"),
+    *("Described", "Options", "Since5", "Verdicts", "UserProperties", "Transactions", "RequestReply", "Keys"),
 )
 PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
     "server-4.9.7": ("AdminSession", "StoreSession", "SqlOracle", *_SHARED),

@@ -57,6 +57,7 @@ func consumerOptions(o options) []consumer.Option {
 	chosen := []consumer.Option{
 		consumer.WithGroupName(o.text("group", o.text("name", ""))),
 		consumer.WithInstance(o.text("name", "")),
+		consumer.WithCredentials(o.credentials()),
 		consumer.WithNsResolver(primitive.NewPassthroughResolver(o.namesrv())),
 		consumer.WithConsumeFromWhere(fromWhere[o.text("from", "FIRST_OFFSET")]),
 		consumer.WithConsumerOrder(o.text("listener", "concurrently") == "orderly"),

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/apache/rocketmq-client-go/v2/primitive"
 	"github.com/apache/rocketmq-client-go/v2/rlog"
 )
 
@@ -48,6 +49,15 @@ func (o options) number(name string, otherwise int) int {
 
 func (o options) namesrv() []string {
 	return strings.Split(o.text("namesrv", ""), ";")
+}
+
+// The keys that a client signs with; none where the command has none.
+func (o options) credentials() primitive.Credentials {
+	return primitive.Credentials{
+		AccessKey:     o.text("accessKey", ""),
+		SecretKey:     o.text("secretKey", ""),
+		SecurityToken: o.text("token", ""),
+	}
 }
 
 var commands = map[string]func(options) (any, error){

@@ -34,6 +34,7 @@ func startProducer(o options) (any, error) {
 		producer.WithSendMsgTimeout(sendTimeout),
 		producer.WithCompressMsgBodyOverHowmuch(o.number("compressOver", 4096)),
 		producer.WithQueueSelector(selectors[o.text("selector", "turns")]()),
+		producer.WithCredentials(o.credentials()),
 	)
 	if err != nil {
 		return nil, err

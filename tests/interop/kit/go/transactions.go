@@ -64,6 +64,7 @@ func startTransactions(o options) (any, error) {
 		producer.WithNsResolver(primitive.NewPassthroughResolver(o.namesrv())),
 		producer.WithSendMsgTimeout(sendTimeout),
 		producer.WithQueueSelector(producer.NewRoundRobinQueueSelector()),
+		producer.WithCredentials(o.credentials()),
 	)
 	if err != nil {
 		return nil, err

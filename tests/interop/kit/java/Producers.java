@@ -27,7 +27,7 @@ final class Producers {
 
     Object start(Options options) throws Exception {
         boolean hasTrace = options.text("trace", "false").equals("true");
-        DefaultMQProducer producer = new DefaultMQProducer(options.text("group"), hasTrace, null);
+        DefaultMQProducer producer = new DefaultMQProducer(options.text("group"), Keys.of(options), hasTrace, null);
         producer.setNamesrvAddr(options.text("namesrv"));
         producer.setInstanceName(options.text("name"));
         producer.setPollNameServerInterval(1000);

@@ -35,7 +35,7 @@ final class PullConsumers {
     // -- pull ---------------------------------------------------------------------------------------------------
 
     Object startPull(Options options) throws Exception {
-        DefaultMQPullConsumer puller = new DefaultMQPullConsumer(options.text("group"));
+        DefaultMQPullConsumer puller = new DefaultMQPullConsumer(options.text("group"), Keys.of(options));
         puller.setNamesrvAddr(options.text("namesrv"));
         puller.setInstanceName(options.text("name"));
         puller.setConsumerPullTimeoutMillis(TIMEOUT_MS);
@@ -97,7 +97,7 @@ final class PullConsumers {
     // -- lite pull ----------------------------------------------------------------------------------------------
 
     Object startLite(Options options) throws Exception {
-        DefaultLitePullConsumer lite = new DefaultLitePullConsumer(options.text("group"));
+        DefaultLitePullConsumer lite = new DefaultLitePullConsumer(options.text("group"), Keys.of(options));
         lite.setNamesrvAddr(options.text("namesrv"));
         lite.setInstanceName(options.text("name"));
         lite.setPollNameServerInterval(1000);

@@ -69,7 +69,8 @@ final class PushConsumers {
         // Of very many messages a lean inbox keeps the names only.
         Inbox inbox = new Inbox(options.text("lean", "false").equals("true"));
         boolean hasTrace = options.text("trace", "false").equals("true");
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.text("group"), hasTrace, null);
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.text("group"), Keys.of(options),
+            Strategies.of(options.text("strategy", "AVG")), hasTrace, null);
         inbox.consumer = consumer;
         consumer.setNamesrvAddr(options.text("namesrv"));
         consumer.setInstanceName(options.text("instance", options.text("name")));
@@ -89,7 +90,6 @@ final class PushConsumers {
         consumer.setPullBatchSize(options.number("pullBatch", 32));
         consumer.setMaxReconsumeTimes(options.number("maxTimes", -1));
         consumer.setSuspendCurrentQueueTimeMillis(options.number("suspendMs", 1000));
-        consumer.setAllocateMessageQueueStrategy(Strategies.of(options.text("strategy", "AVG")));
         subscribe(consumer, options);
         listen(consumer, inbox, new Verdicts(options), options.text("listener", "concurrently").equals("orderly"));
         try {

@@ -31,11 +31,12 @@ final class RequestReply {
         Responder(Options options) throws Exception {
             slowMs = options.number("slowMs", 0);
             size = options.number("size", 0);
-            producer = new DefaultMQProducer(options.text("group") + "-replies");
+            producer = new DefaultMQProducer(options.text("group") + "-replies", Keys.of(options));
             producer.setNamesrvAddr(options.text("namesrv"));
             producer.setInstanceName(options.text("name") + "-replies");
             producer.setSendMsgTimeout(10_000);
-            consumer = new DefaultMQPushConsumer(options.text("group"));
+            consumer = new DefaultMQPushConsumer(
+                options.text("group"), Keys.of(options), Strategies.of("AVG"));
             consumer.setNamesrvAddr(options.text("namesrv"));
             consumer.setInstanceName(options.text("name"));
             consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);

@@ -65,7 +65,7 @@ final class Transactions {
     }
 
     Object start(Options options) throws Exception {
-        TransactionMQProducer producer = new TransactionMQProducer(options.text("group"));
+        TransactionMQProducer producer = new TransactionMQProducer(options.text("group"), Keys.of(options));
         Checks listener = new Checks();
         producer.setNamesrvAddr(options.text("namesrv"));
         producer.setInstanceName(options.text("name"));
