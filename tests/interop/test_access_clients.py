@@ -173,7 +173,7 @@ def _shown_errors(client: Messaging, cluster: AccessCluster, topic: str) -> dict
     errors = {}
     for identity in (*_REFUSED, WORKER.identity):
         signed = Signed(client, cluster, identity)
-        producer = signed.start_producer(retries=0, timeoutMs=3000)
+        producer = signed.start_producer(retries=0)
         with pytest.raises(CommandFailed) as failure:
             # With a queue that the sender chose, Java's client shows the answer itself.
             signed.send(producer, "queue", topic, 1)
