@@ -176,6 +176,7 @@ def ci_tasks() -> list[Task]:
         interop("mqadmin", "test_mqadmin.py", expected_s=80),
         interop("name server", "test_namesrv*.py", expected_s=80),
         interop("store, SQL", "test_store.py", "test_sql_oracle.py", expected_s=80),
+        interop("access", "test_access_*.py", expected_s=110),
         interop("metrics", "test_metrics.py", expected_s=60),
         interop("console", "test_console.py", env=_INTEGRATIONS, after=_AFTER_EXTRAS, expected_s=60),
         suite(
@@ -289,6 +290,7 @@ def nightly_tasks() -> list[Task]:
         all_interop("broker", "test_broker_*.py", expected_s=700),
         all_interop("replication", "test_replication_*.py", "test_failover_*.py", expected_s=350),
         all_interop("mqadmin", "test_mqadmin.py", "test_namesrv*.py", expected_s=300),
+        all_interop("access", "test_access_*.py", expected_s=150),
         all_interop("store, SQL", "test_store.py", "test_sql_oracle.py", expected_s=600),
         # Without references, which have no kernel.
         all_interop(
