@@ -131,9 +131,17 @@ async def test_a_cluster_is_changed_as_far_as_it_can_be_reached(running: Cluster
     assert [outcome["is_done"] for outcome in done["outcomes"]] == [True, True]
 
 
-@pytest.mark.parametrize("key", ["tls.server.keyPassword", "initAuthenticationUser"])
-async def test_secrets_of_a_configuration_are_neither_shown_nor_recorded(console: Console, key: str) -> None:
-    path, body = "/brokers/broker-a/0/config", {"values": {key: "s3cret"}}
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("tls.server.keyPassword", "s3cret"),
+        ("initAuthenticationUser", '{"username":"root","password":"s3cret"}'),
+    ],
+)
+async def test_secrets_of_a_configuration_are_neither_shown_nor_recorded(
+    console: Console, key: str, value: str
+) -> None:
+    path, body = "/brokers/broker-a/0/config", {"values": {key: value}}
     preview = await console.preview("PUT", path, body)
     assert preview["effects"][0].endswith("to a new value, which is not shown")
     headers = {CSRF_HEADER: console.csrf_token}
@@ -196,8 +204,8 @@ async def test_doctor_examines_once_for_all(console: Console) -> None:
 
 
 async def test_a_cluster_without_access_control(console: Console) -> None:
-    page = await console.get("/access")
-    assert page["access"] == {"is_supported": False, "users": [], "rules": [], "problems": []}
+    access = (await console.get("/access"))["access"]
+    assert not any(access.values()), access
 
 
 async def test_keys_without_effect_can_be_left_out(console: Console) -> None:
