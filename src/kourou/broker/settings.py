@@ -107,14 +107,16 @@ def free_port(host: str) -> int:
 
 
 def retention_config(config: BrokerConfig) -> RetentionConfig:
-    """When files of the log go."""
+    """When files of the log go. A slave of a fail-over set drops none before its age: its log would begin
+    later than its master's, and such a member never joins the in-sync set."""
+    may_drop = config.clean_file_forcibly_enable and not (config.is_slave and config.has_failover)
     return RetentionConfig(
         delete_when=frozenset(int(hour) for hour in config.delete_when.split(";")),
         file_reserved_ms=config.file_reserved_time * _HOUR_MS,
         max_used_ratio=config.disk_max_used_space_ratio / 100,
         forcible_ratio=config.disk_space_clean_forcibly_ratio / 100,
         warning_ratio=config.disk_space_warning_level_ratio / 100,
-        clean_forcibly_enable=config.clean_file_forcibly_enable,
+        clean_forcibly_enable=may_drop,
         delete_unread_under_pressure=config.delete_unread_under_pressure,
         max_files_per_round=config.delete_file_batch_max,
     )

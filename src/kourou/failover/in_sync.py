@@ -48,7 +48,7 @@ def next_in_sync(
         for each, slave in slaves.items()
         if each not in current
         and slave.ack_phy_offset >= log.acknowledged_phy_offset
-        and slave.min_phy_offset <= log.min_phy_offset
+        and not lacks_beginning(slave, log)
     }
     leaving = {
         each
@@ -57,3 +57,8 @@ def next_in_sync(
     }
     wanted = (current | joining) - leaving
     return wanted if len(wanted) >= min_copies else current | joining
+
+
+def lacks_beginning(slave: SlaveSeen, log: LogSeen) -> bool:
+    """Whether a slave's log begins later than the master's: as master it could not serve what lies before."""
+    return slave.min_phy_offset > log.min_phy_offset

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.replication.reign import Reign
 from kourou.config.broker import SYNC_MASTER, BrokerConfig
 from kourou.errors import EtcdUnavailableError
-from kourou.failover.in_sync import LogSeen, SlaveSeen, next_in_sync
+from kourou.failover.in_sync import LogSeen, SlaveSeen, lacks_beginning, next_in_sync
 from kourou.failover.set_client import SetClient, Throne
 from kourou.failover.set_state import sorted_members
 
@@ -52,6 +52,7 @@ class InSyncUpkeep:
         self._alive = alive
         self._is_unsettled = False  # whether the last change may have been done
         self._gone_since: dict[int, float] = {}
+        self._said: dict[int, int] = {}  # of members that cannot join, where their logs begin
         self._end_before = 0
         self._looked_at = 0.0
         self.reign = reign
@@ -137,15 +138,32 @@ class InSyncUpkeep:
             self._end_before = log.max_phy_offset
         acknowledged = max(reign.begin_phy_offset, self._end_before)
         self._end_before, self._looked_at = log.max_phy_offset, now_s
+        seen = LogSeen(min_phy_offset=log.min_phy_offset, acknowledged_phy_offset=acknowledged)
+        self._say_who_cannot_join(slaves, seen)
         return next_in_sync(
             reign.in_sync,
             reign.member_id,
             slaves,
-            LogSeen(min_phy_offset=log.min_phy_offset, acknowledged_phy_offset=acknowledged),
+            seen,
             gone_s={member: now_s - since for member, since in self._gone_since.items()},
             max_behind_s=self._config.ha_max_time_slave_not_catchup / 1000,
             min_copies=self._min_copies,
         )
+
+    def _say_who_cannot_join(self, slaves: Mapping[int, SlaveSeen], log: LogSeen) -> None:
+        """Log it once for each member and beginning."""
+        for member, slave in slaves.items():
+            if member in self.reign.in_sync or not lacks_beginning(slave, log):
+                continue
+            if self._said.get(member) != slave.min_phy_offset:
+                self._said[member] = slave.min_phy_offset
+                _log.warning(
+                    "member %d cannot join the in-sync set: its log begins at %d, the master's at %d; give "
+                    "it an empty store, and it copies everything",
+                    member,
+                    slave.min_phy_offset,
+                    log.min_phy_offset,
+                )
 
     def _have_acknowledged(self, members: Iterable[int]) -> bool:
         if self._config.broker_role != SYNC_MASTER:

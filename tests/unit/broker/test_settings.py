@@ -59,6 +59,13 @@ def test_keys_reach_retention() -> None:
     assert retention.delete_unread_under_pressure
 
 
+@pytest.mark.parametrize("role", ["SYNC_MASTER", "SLAVE"])
+@pytest.mark.parametrize("endpoints", ["", "127.0.0.1:2379"])
+def test_only_a_slave_of_a_set_keeps_files_on_a_full_disk(role: str, endpoints: str) -> None:
+    config = BrokerConfig(broker_role=role, broker_id=int(role == "SLAVE"), failover_etcd_endpoints=endpoints)
+    assert retention_config(config).clean_forcibly_enable is not (role == "SLAVE" and bool(endpoints))
+
+
 def test_a_broker_without_a_folder_for_its_store_says_so() -> None:
     with pytest.raises(ConfigError, match="storePathRootDir is not set"):
         store_config(BrokerConfig(), HOST)
