@@ -31,7 +31,10 @@ _ALWAYS_STRICTER: Final = {
         r"|(pop|peek|ack|batch ack|change invisible time|notification|polling info) "
         r"|(create|update|delete|get|list) (users?|acls?)$"
     ),
-    AUTH: re.compile(r"consume directly |.* %RETRY%Strangers Workers$"),
+    AUTH: re.compile(
+        r"consume directly |.* %RETRY%Strangers Workers$|view$|unknown code$"
+        r"|plain acl (versions|accounts)$|(update|delete) plain account$|update white addresses$"
+    ),
 }
 # Requests of name servers: Apache's broker checks them for its proxy, and then does not know them.
 _NOT_OURS: Final = "route"
