@@ -78,6 +78,7 @@ def test_an_administrator_creates_a_user_who_then_sees_what_the_brokers_refuse(
     page.get_by_role("button", name="Log out").click()
     page.get_by_label("Access key").wait_for()
     log_in(visitor, ADA)
+    page.get_by_role("button", name="Log out").wait_for()
     visitor.open("/topics")
     page.get_by_role("status").filter(has_text="User:ada has no permission to access Topic:*").wait_for()
     page.get_by_role("button", name="Create topic").click()
