@@ -470,8 +470,8 @@ def test_a_flood_of_wrong_logins_locks_its_address_out_and_nobody_else(rules: st
         rate = flood.sent / _FLOOD_S
         print(f"{rate:.0f} wrong logins/s; {len(waits)} sends beside them, the slowest {max(waits):.3f} s")
         assert rate > 1_000, "no flood"
-        assert len(waits) > 5
-        assert max(waits) < 2
+        assert len(waits) > 3
+        assert max(waits) < 3
         assert _memory(attacked.broker.pid) - before < _MEMORY_BOUND_BYTES
         locked = attacked.ask(ADMIN.identity, Code.GET_BROKER_CONFIG)
         assert locked.code == 16 and "too many wrong logins" in (locked.remark or ""), locked
