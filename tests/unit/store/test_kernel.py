@@ -56,7 +56,7 @@ def test_one_of_another_version_is_not_used(module: ModuleType) -> None:
     module.INTERFACE = 99  # type: ignore[attr-defined]
     choice = choose_kernel(environ={})
     assert choice.kernel is None and choice.is_fault
-    assert choice.problem == "it is of another version of Kourou (interface 99, not 11)"
+    assert choice.problem == "it is of another version of Kourou (interface 99, not 12)"
 
 
 def test_one_that_cannot_be_loaded_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
