@@ -21,7 +21,7 @@ BUILD = (
 def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """A kernel that fits, as far as can be seen."""
     module = ModuleType(MODULE)
-    module.INTERFACE = 11  # type: ignore[attr-defined]
+    module.INTERFACE = 12  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, MODULE, module)
     return module
 
