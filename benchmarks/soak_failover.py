@@ -7,7 +7,8 @@ Rounds of some minutes on one set of three brokers and three members of etcd: fa
 (tests/failover/faults.py), one or two at once, while producers and consumers of all kinds work. At the end of
 each round everything is healed, every queue is read, and the history is checked (tests/failover/checker.py).
 By one seed in three the set has failoverContinuesWithoutEtcd=true. Fails at the first round with a finding;
-its history is kept beside the result. Result: printed, and soak-failover-DATE-MACHINE.md in
+its history is kept beside the result, and so are the logs of a set
+that does not recover. Result: printed, and soak-failover-DATE-MACHINE.md in
 benchmarks/results. Needs etcd; links are cut by network namespaces where the user is root and has `ip` and
 `nft`, by proxies otherwise.
 """
@@ -61,7 +62,11 @@ async def soak(minutes: float, seed: int, folder: Path, results: Path) -> Soak:
         while (left_s := minutes * 60 - (time.monotonic() - began)) > 0 and not total.findings:
             history = folder / "history.jsonl"
             duration_s = min(ROUND_S, max(30.0, left_s))
-            result = await run_chaos(brokers, history, seed=seed + total.rounds, duration_s=duration_s)
+            try:
+                result = await run_chaos(brokers, history, seed=seed + total.rounds, duration_s=duration_s)
+            except AssertionError:
+                keep_logs(folder / "set", results / f"soak-failover-{seed + total.rounds}-logs")
+                raise
             total.rounds += 1
             total.faults += result.faults
             total.fail_overs += result.fail_overs
@@ -77,6 +82,13 @@ async def soak(minutes: float, seed: int, folder: Path, results: Path) -> Soak:
                 flush=True,
             )
     return total
+
+
+def keep_logs(servers: Path, target: Path) -> None:
+    """Copy the logs of all servers of a set that did not recover."""
+    target.mkdir(parents=True, exist_ok=True)
+    for log in servers.glob("*/log"):
+        shutil.copy(log, target / f"{log.parent.name}.log")
 
 
 def report(total: Soak, command: str) -> str:

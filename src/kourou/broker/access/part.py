@@ -116,8 +116,9 @@ class AccessPart(BrokerPart):
     async def _follow_files(self) -> None:
         while True:
             await asyncio.sleep(RELOAD_S)
-            is_changed = await self._disk.run(self._accounts.reload_if_changed)
-            if await self._follow_limits() or is_changed:
+            if await self._disk.run(self._accounts.reload_if_changed):
+                self._admission.invalidate()
+            if await self._follow_limits():
                 self._admission.invalidate()
 
     async def _follow_limits(self) -> bool:
