@@ -71,6 +71,8 @@ NOT_ALLOWED_SEND_TOPICS: Final = frozenset(
         RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC,
         RMQ_SYS_SELF_TEST_TOPIC,
         RMQ_SYS_OFFSET_MOVED_EVENT,
+        # Unlike Apache: what is written there is delivered to the topic that its properties name.
+        TIMER_TOPIC,
         *JOURNAL_TOPICS,
     }
 )

@@ -37,6 +37,18 @@ def handle_of(answer: RemotingCommand) -> str | None:
     return answer.header(SendMessageResponseHeader).recall_handle
 
 
+async def test_clients_cannot_write_waiting_messages_of_other_topics(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with clocked(tmp_path, clock) as peer:
+        target = "REAL_TOPIC\x01TopicTest\x02REAL_QID\x010\x02"
+        forged = f"UNIQ_KEY\x01ID1\x02TIMER_OUT_MS\x01{clock() + 5_000}\x02{target}"
+        answer = await peer.send(TIMER, b"forged", properties=forged)
+        assert answer.code == ResponseCode.NO_PERMISSION
+        clock.advance(10_000)
+        await settle()
+        assert count_in(peer) == count_in(peer, TIMER) == 0
+
+
 @pytest.mark.parametrize(
     "timer", ["TIMER_DELAY_SEC\x0160", "TIMER_DELAY_MS\x0160000", "TIMER_DELIVER_MS\x01{at}"]
 )

@@ -70,6 +70,7 @@ def test_group_limits() -> None:
         "TRANS_CHECK_MAX_TIME_TOPIC",
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
+        "rmq_sys_wheel_timer",
     ],
 )
 def test_producers_may_not_send_to_the_brokers_own_topics(topic: str) -> None:
