@@ -138,7 +138,7 @@ def _load_chain(
     context: ssl.SSLContext, prefix: str, cert: Path, key: Path | None, password: str | None
 ) -> None:
     for name, path in ((f"{prefix}.certPath", cert), (f"{prefix}.keyPath", key)):
-        if path is not None and not path.is_file():
+        if path is not None and not _reading(name, path, path.is_file):
             raise ConfigError(f"{name}: {path} is not a file")
     cert_text = _reading(f"{prefix}.certPath", cert, cert.read_bytes)
     key_text = cert_text if key is None else _reading(f"{prefix}.keyPath", key, key.read_bytes)

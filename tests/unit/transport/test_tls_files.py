@@ -104,6 +104,23 @@ def test_a_file_that_is_gone_keeps_the_old_one(tmp_path: Path, caplog: pytest.Lo
     assert [record.getMessage().count("tls.key is not a file") for record in caplog.records] == [1]
 
 
+def test_a_folder_that_is_closed_keeps_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An error that is not caught would end the server."""
+    write_pair(tmp_path)
+    followed = following(tmp_path)
+    write_pair(tmp_path)
+
+    def closed(_: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_file", closed)
+    assert not followed.look() and not followed.look()
+    assert followed.context is not None
+    assert caplog.text.count("tls.crt: Permission denied") == 1
+
+
 def test_trust_files_of_clients_are_followed(tmp_path: Path) -> None:
     write_pair(tmp_path)
     config = ClientTlsConfig(enable=True, auth_server=True, trust_cert_path=tmp_path / "tls.crt")
