@@ -145,7 +145,11 @@ class PlainRules:
             _log.error("accounts stay as they were, the files cannot be used:\n%s", problem)
 
     def _note_open_files(self) -> None:
-        for path in map(str, self._files.readable_by_others()):
+        try:
+            open_files = self._files.readable_by_others()
+        except ConfigError:
+            return  # the next look reports it; the table is in force
+        for path in map(str, open_files):
             if path not in self._open_files_noted:
                 self._open_files_noted.add(path)
                 _log.warning("%s has secret keys, but every user can read it: chmod 600 %s", path, path)

@@ -253,6 +253,20 @@ def test_a_folder_that_cannot_be_read_changes_nothing(
     assert rules.reload_if_changed()
 
 
+def test_a_folder_that_is_closed_after_it_was_read_changes_nothing(
+    rules: PlainRules, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error that is not caught would end the server."""
+
+    def closed() -> list[Path]:
+        raise ConfigError("acl: cannot be read: Permission denied")
+
+    monkeypatch.setattr(rules.files, "readable_by_others", closed)
+    write(rules.files.default, "accounts: [{accessKey: newcomer, secretKey: 12345678}]")
+    assert rules.reload_if_changed()
+    assert set(rules.table.accounts) == {"newcomer"}
+
+
 def test_a_mended_file_is_taken(rules: PlainRules) -> None:
     write(rules.files.default, "[")
     assert not rules.reload_if_changed()
