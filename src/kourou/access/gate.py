@@ -27,7 +27,7 @@ from kourou.access.model import (
     Needs,
     RefusalKind,
 )
-from kourou.access.needs import SUB_OR_GET, look_into, publish
+from kourou.access.needs import ADMINISTRATOR, SUB_OR_GET, look_into, publish
 from kourou.access.quotas import Quotas
 from kourou.access.requests import AUDITED, BODY_CODES, RequestTable
 from kourou.access.signatures import is_signed_by
@@ -186,7 +186,11 @@ class AccessGate:
             call.needs = self._requests.needs_of(call.code, call.fields, call.body)
         except (ProtocolError, RequestError) as error:
             account = self._decide(call)
-            if account is None or account.is_admin:
+            if account is None:
+                # A code that is exempt where nothing is needed is not, as long as that is unknown.
+                call.needs = ADMINISTRATOR
+                return self._decide(call)
+            if account.is_admin:
                 return account
             raise _unreadable(error, account) from None
         return self._decide(call)

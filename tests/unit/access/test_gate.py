@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from kourou.access.auth.settings import AuthSettings
 from kourou.access.gate import AccessGate
 from kourou.access.lockout import Lockout
 from kourou.access.model import AccessRefusedError, Account, RefusalKind
 from kourou.access.openings import Opening
+from kourou.access.request_needs import MAX_NAMES
 from kourou.access.requests import BODY_CODES, RequestTable
 from kourou.protocol.bodies.codec import encode_body
 from kourou.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, SubscriptionData
 from kourou.protocol.codes import RequestCode as Code
+from tests.unit.access.auth.calls import data as auth_data
+from tests.unit.access.auth.calls import rules as auth_rules
 from tests.unit.access.kit import ALICE, ROOT, FakeConnection, FakeRequest, Rules, signed
 
 
@@ -95,6 +101,18 @@ def test_what_cannot_be_read_is_refused_with_words_but_for_administrators() -> N
     gate.check(FakeRequest(Code.SEND_MESSAGE_V2, {}, connection=FakeConnection("10.9.9.9:1")))
     unsigned = FakeRequest(Code.SEND_MESSAGE_V2, {})
     assert refusal(gate, unsigned).kind is RefusalKind.NO_CREDENTIALS
+
+
+def test_what_cannot_be_read_is_not_exempt_by_its_code(tmp_path: Path) -> None:
+    """It was: a code of the white list is exempt only where no permission is asked for."""
+    settings = AuthSettings(authentication_whitelist=frozenset({int(Code.HEART_BEAT)}))
+    gate = AccessGate(
+        auth_rules(tmp_path, auth_data(), settings), RequestTable(), monotonic_ms=lambda: Clock.now_ms
+    )
+    gate.check(FakeRequest(Code.HEART_BEAT, body=encode_body(HeartbeatData(client_id="c"))))
+    too_many = [ConsumerData(group_name=f"g{number}") for number in range(MAX_NAMES + 1)]
+    body = encode_body(HeartbeatData(client_id="c", consumer_data_set=too_many))
+    assert refusal(gate, FakeRequest(Code.HEART_BEAT, body=body)).kind is RefusalKind.NO_CREDENTIALS
 
 
 def test_who_has_sent_a_request_is_known_until_its_processor_has_run() -> None:
