@@ -44,6 +44,8 @@ class AuthFollower:
         self._client = client
         self._disk = disk
         self._changing = changing
+        # Of two copies at a time the older one could be the last to be taken over.
+        self._copying = asyncio.Lock()
         self._master: str | None = None
         self._is_apache = False
         self._rounds_left = 0
@@ -58,7 +60,8 @@ class AuthFollower:
             self._rounds_left -= 1
             return
         try:
-            await self._copy(address)
+            async with self._copying:
+                await self._copy(address)
         except (KourouError, OSError) as error:
             if str(error) != self._problem:
                 _log.warning("users and policies of the master at %s are not copied: %s", address, error)

@@ -34,9 +34,14 @@ class FakeClient:
     def __init__(self) -> None:
         self.answer: RemotingCommand | None = UNKNOWN
         self.calls: list[RemotingCommand] = []
+        self.open_calls = 0
 
     async def call(self, address: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         self.calls.append(command)
+        self.open_calls += 1
+        assert self.open_calls == 1, "two copies at a time"
+        await asyncio.sleep(0)
+        self.open_calls -= 1
         if self.answer is None:
             raise CallTimeoutError(address, command.code, timeout_ms)
         return self.answer
@@ -86,6 +91,13 @@ async def test_other_version_is_taken_over_and_stored(tmp_path: Path) -> None:
             '{"counter":9,"stateVersion":0,"timestamp":1}'
         )
         assert tables.current.users == {"root": ROOT}
+
+
+async def test_an_older_copy_is_not_taken_over_after_a_newer_one(tmp_path: Path) -> None:
+    async with follower(tmp_path) as (found, _, client):
+        client.answer = answer(ROOT.info(with_password=True))
+        await asyncio.gather(found.follow(MASTER), found.follow(MASTER))
+        assert len(client.calls) == 2
 
 
 @pytest.mark.parametrize(
