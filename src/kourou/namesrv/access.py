@@ -95,8 +95,8 @@ class FollowedUsers:
 
     def load(self) -> None:
         self._seen = self._fingerprint()
-        self._tables.load()
-        self._tables.adopt(with_configured_users(self._tables.current, self._settings))
+        # In one step: requests are decided meanwhile, those of brokers by the configured users.
+        self._tables.adopt(with_configured_users(self._tables.read(), self._settings))
         if not self._tables.current.users:
             _log.warning(
                 "the name server knows no users, so every request but those for routes is refused: set "

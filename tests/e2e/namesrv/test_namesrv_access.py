@@ -242,6 +242,17 @@ def test_the_files_of_a_broker_are_followed_and_never_written(tmp_path: Path) ->
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == files
 
 
+def test_the_configured_users_are_there_while_files_are_read_again(tmp_path: Path) -> None:
+    """For a moment brokers were refused, in the thread that reads: their wrong logins were counted."""
+    users = followed(tmp_path, inner_client_authentication_credentials='{"accessKey":"i","secretKey":"s"}')
+    users.load()
+    seen: list[bool] = []
+    users._tables.on_change.append(lambda: seen.append("i" in users._tables.current.users))
+    users_of(tmp_path).replace(AuthData().with_user(User("late", "a password", UserType.SUPER)))
+    assert users.reload_if_changed()
+    assert seen and all(seen)
+
+
 def test_a_damaged_file_stops_a_start_and_changes_nothing_later(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

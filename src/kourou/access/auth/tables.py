@@ -40,13 +40,16 @@ class AuthTables:
 
     def load(self) -> None:
         """Take over what the files have. ConfigError: one is there and cannot be read."""
+        self.adopt(self.read())
+
+    def read(self) -> AuthData:
+        """What the files have. ConfigError: one is there and cannot be read. Waits for the disk."""
         users = _decoded(self._users_file, UsersFile)
         acls = _decoded(self._acls_file, AclsFile)
         try:
-            data = AuthData.of(users, acls)
+            return AuthData.of(users, acls)
         except RequestError as error:
             raise ConfigError(f"{self._users_file.path.parent}: users.json or acls.json: {error}") from None
-        self.adopt(data)
 
     def next(self, data: AuthData) -> AuthData:
         """`data` as the next version of what is here."""
