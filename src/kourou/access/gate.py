@@ -27,7 +27,7 @@ from kourou.access.model import (
     Needs,
     RefusalKind,
 )
-from kourou.access.needs import ADMINISTRATOR, SUB_OR_GET, look_into, publish
+from kourou.access.needs import ADMINISTRATOR, SUB_OR_GET, publish, read_messages
 from kourou.access.quotas import Quotas
 from kourou.access.requests import AUDITED, BODY_CODES, RequestTable
 from kourou.access.signatures import is_signed_by
@@ -133,7 +133,7 @@ class AccessGate:
     def check_read(self, request: GateRequest, topic: str) -> None:
         """Check that who sent a request may read messages of `topic`, which was not in the request."""
         if self._requests.checks_records:
-            self._check_needs(request, look_into(topic, SUB_OR_GET))
+            self._check_needs(request, read_messages(topic, SUB_OR_GET))
 
     def check_publish(self, request: GateRequest, topic: str) -> None:
         """The same for sending to it."""

@@ -13,7 +13,14 @@ from functools import lru_cache
 from typing import Final
 
 from kourou.access.model import Action, Need, Needs, Resource, ResourceType
-from kourou.protocol.names import RETRY_GROUP_TOPIC_PREFIX, is_retry_topic
+from kourou.protocol.names import (
+    RETRY_GROUP_TOPIC_PREFIX,
+    RMQ_SYS_SCHEDULE_TOPIC,
+    RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC,
+    RMQ_SYS_TRANS_HALF_TOPIC,
+    TIMER_TOPIC,
+    is_retry_topic,
+)
 
 PUB: Final = frozenset({Action.PUB})
 SUB: Final = frozenset({Action.SUB})
@@ -28,6 +35,16 @@ SUB_OR_UPDATE: Final = frozenset({Action.SUB, Action.UPDATE})
 NOTHING: Final = Needs()
 """A valid signature suffices."""
 ADMINISTRATOR: Final = Needs(is_admin_only=True, is_plain_admin_only=True)
+
+SHARED_TOPICS: Final = frozenset(
+    {
+        RMQ_SYS_SCHEDULE_TOPIC,
+        TIMER_TOPIC,
+        RMQ_SYS_TRANS_HALF_TOPIC,
+        RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC,
+    }
+)
+"""Where messages of all topics wait: a permission for all topics but one would show those of that one."""
 
 _CACHED: Final = 8_192
 _ATOMIC_SUFFIX: Final = ".atomic"
@@ -56,6 +73,11 @@ def belong(group: str) -> Needs:
 def look_into(topic: str, actions: frozenset[Action]) -> Needs:
     """To look into a topic, as its consumers do."""
     return Needs(auth=(topic_need(topic, actions),), plain=(topic_need(topic, SUB),))
+
+
+def read_messages(topic: str, actions: frozenset[Action]) -> Needs:
+    """To look at messages of a topic."""
+    return ADMINISTRATOR if topic in SHARED_TOPICS else look_into(topic, actions)
 
 
 @lru_cache(maxsize=_CACHED)

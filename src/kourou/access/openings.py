@@ -23,7 +23,8 @@ class Opening(enum.Enum):
     REPLIES = "accessOpenReplies"
     """RocketMQ 4 and 5: replies of request and reply need no permission."""
     RECORDS = "accessOpenRecords"
-    """RocketMQ 4 and 5: messages are read, sent back and ended by offset, whichever topic they are of."""
+    """RocketMQ 4 and 5: messages are read, sent back and ended by offset, whichever topic they are of, and
+    read from where those of all topics wait."""
 
 
 _OPENED_IN_AUTH: Final[Mapping[Opening, frozenset[int]]] = {

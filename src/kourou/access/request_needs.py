@@ -23,6 +23,7 @@ from kourou.access.needs import (
     CREATE,
     GET,
     NOTHING,
+    SHARED_TOPICS,
     SUB,
     SUB_OR_GET,
     SUB_OR_UPDATE,
@@ -36,6 +37,7 @@ from kourou.access.needs import (
     manage,
     own,
     publish,
+    read_messages,
     topic_and_group,
     topic_need,
 )
@@ -135,8 +137,13 @@ def sink(fields: Fields, _: bytes) -> Needs:
 # -- consumers ---------------------------------------------------------------------------------------
 
 
+def pull(fields: Fields, body: bytes) -> Needs:
+    """Pulls of topics that have messages of their own only; of others administrators may."""
+    return ADMINISTRATOR if fields.get("topic") in SHARED_TOPICS else read_queue(fields, body)
+
+
 def read_queue(fields: Fields, _: bytes) -> Needs:
-    """Pulls, POP, and its acknowledgements."""
+    """Pulls as RocketMQ has them, POP, and its acknowledgements."""
     return consume(_topic(fields), _group(fields, "consumerGroup"))
 
 
@@ -173,6 +180,11 @@ def update_offset(fields: Fields, _: bytes) -> Needs:
 
 def query_message(fields: Fields, _: bytes) -> Needs:
     """Messages by key."""
+    return read_messages(_topic(fields), SUB_OR_GET)
+
+
+def query_any_message(fields: Fields, _: bytes) -> Needs:
+    """The same, as RocketMQ has it."""
     return look_into(_topic(fields), SUB_OR_GET)
 
 
@@ -183,7 +195,7 @@ def get_of_queue(fields: Fields, _: bytes) -> Needs:
 
 def view_message(fields: Fields, _: bytes) -> Needs:
     """A message by its offset; without its topic it may be of any."""
-    return look_into(_topic(fields), GET) if fields.get("topic") else ADMINISTRATOR
+    return read_messages(_topic(fields), GET) if fields.get("topic") else ADMINISTRATOR
 
 
 def view_any_message(fields: Fields, _: bytes) -> Needs:

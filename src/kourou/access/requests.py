@@ -29,8 +29,8 @@ NEEDS: Final[Mapping[int, NeedsOf]] = {
     Code.SEND_REPLY_MESSAGE_V2: of.send_v2,
     Code.RECALL_MESSAGE: of.send,
     Code.END_TRANSACTION: of.end_transaction,
-    Code.PULL_MESSAGE: of.read_queue,
-    Code.LITE_PULL_MESSAGE: of.read_queue,
+    Code.PULL_MESSAGE: of.pull,
+    Code.LITE_PULL_MESSAGE: of.pull,
     Code.POP_MESSAGE: of.group_first(of.read_queue),
     Code.ACK_MESSAGE: of.group_first(of.read_queue),
     Code.PEEK_MESSAGE: of.read_queue,
@@ -332,7 +332,12 @@ class RequestTable:
         self._table: dict[int, NeedsOf] = dict(NEEDS)
         self._table |= {code: _always(needs) for code, needs in constant.items()}
         if not self.checks_records:
-            self._table[Code.VIEW_MESSAGE_BY_ID] = of.view_any_message
+            self._table |= {
+                Code.VIEW_MESSAGE_BY_ID: of.view_any_message,
+                Code.QUERY_MESSAGE: of.query_any_message,
+                Code.PULL_MESSAGE: of.read_queue,
+                Code.LITE_PULL_MESSAGE: of.read_queue,
+            }
         for code, open_auth, open_plain in opened_codes(opened):
             self._table[code] = _relaxed(self._table[code], open_auth=open_auth, open_plain=open_plain)
 

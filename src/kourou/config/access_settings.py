@@ -249,8 +249,8 @@ class AccessSettings(AccessGateSettings):
         "accessOpenRecords",
         BOOL,
         False,
-        "Messages are read, sent back and committed by offset without a check of their topic, as in "
-        "RocketMQ.",
+        "Messages are read, sent back and committed by offset without a check of their topic, and read from "
+        "the topics where messages of all topics wait, as in RocketMQ.",
     )
 
 

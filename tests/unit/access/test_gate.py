@@ -10,6 +10,7 @@ from kourou.access.auth.settings import AuthSettings
 from kourou.access.gate import AccessGate
 from kourou.access.lockout import Lockout
 from kourou.access.model import AccessRefusedError, Account, RefusalKind
+from kourou.access.needs import SHARED_TOPICS
 from kourou.access.openings import Opening
 from kourou.access.request_needs import MAX_NAMES
 from kourou.access.requests import BODY_CODES, RequestTable
@@ -126,6 +127,19 @@ def test_who_has_sent_a_request_is_known_until_its_processor_has_run() -> None:
     exempt = FakeRequest(Code.SEND_MESSAGE_V2, {"b": "T"}, connection=FakeConnection("10.9.9.9:1"))
     gate.check(exempt)
     assert not gate.is_administrator(exempt)
+
+
+@pytest.mark.parametrize("topic", sorted(SHARED_TOPICS))
+def test_messages_that_wait_for_all_topics_are_for_administrators(topic: str) -> None:
+    gate = gate_of(Rules(topic, "T", "g"))
+    fields = {"topic": topic, "consumerGroup": "g", "key": "k", "offset": "1"}
+    for code in (Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE, Code.QUERY_MESSAGE, Code.VIEW_MESSAGE_BY_ID):
+        gate.check(FakeRequest(code, signed({**fields, "topic": "T"}, ALICE)))
+        assert refusal(gate, FakeRequest(code, signed(fields, ALICE))).kind is RefusalKind.NO_PERMISSION
+        gate.check(FakeRequest(code, signed(fields, ROOT)))
+        gate_of(Rules(topic, "g"), Opening.RECORDS).check(FakeRequest(code, signed(fields, ALICE)))
+    with pytest.raises(AccessRefusedError):
+        gate.check_read(FakeRequest(Code.VIEW_MESSAGE_BY_ID, signed({"topic": "T"}, ALICE)), topic)
 
 
 def test_messages_found_by_offset_are_checked_by_their_topic() -> None:
