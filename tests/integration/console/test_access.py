@@ -193,6 +193,9 @@ async def test_users_that_are_added_at_the_same_time_are_all_there(tmp_path: Pat
 async def test_basic_authentication_needs_no_csrf_token(guarded: Console) -> None:
     wrong = await guarded.http.get("/api/audit", auth=httpx.BasicAuth(ADMINISTRATOR, "wrong"))
     assert wrong.status_code == 401
+    for damaged in (b"Basic \xe9", b"Basic ?", b"Basic /w=="):
+        answer = await guarded.http.get("/api/audit", headers={b"authorization": damaged})
+        assert answer.status_code == 401, damaged
     basic = httpx.BasicAuth(ADMINISTRATOR, PASSWORD)
     assert (await guarded.http.get("/api/audit", auth=basic)).status_code == 200
     assert (await guarded.http.post("/api/logout", auth=basic, json={})).status_code == 200

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import hashlib
 import hmac
 import math
@@ -129,7 +128,7 @@ class Access:
     async def _by_password(self, encoded: str, address: str) -> Visitor:
         try:
             user, _, password = base64.b64decode(encoded, validate=True).decode("utf-8").partition(":")
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:  # not ASCII, not Base64, or not UTF-8 in it
             return Visitor("", Role.NONE, address, None)
         known = hmac.digest(self._open_token.encode(), encoded.encode(), hashlib.sha256)
         visitor = await self._in(self._basic, known, _BASIC_KEEP_S, address)
