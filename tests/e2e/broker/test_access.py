@@ -19,10 +19,11 @@ from kourou.protocol.command import RemotingCommand
 from kourou.protocol.ext_fields import ext_fields_of
 from kourou.protocol.headers.acl import CreateAclRequestHeader, CreateUserRequestHeader
 from kourou.protocol.headers.send import SendMessageRequestHeaderV2
+from kourou.protocol.names import RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC
 from kourou.protocol.signature import ACCESS_KEY, SIGNATURE, SigningKeys, signature_of
 from kourou.transport.addresses import parse_address
 from tests.e2e.broker.broker_kit import SUBSCRIPTION, SUSPEND, Peer, running
-from tests.e2e.broker.transaction_kit import COMMIT, ROLLBACK, TransactionProducer
+from tests.e2e.broker.transaction_kit import COMMIT, ROLLBACK, TransactionProducer, stored, until
 
 pytestmark = pytest.mark.e2e
 
@@ -278,6 +279,29 @@ async def test_who_may_not_send_to_a_topic_neither_sees_nor_ends_its_transaction
             assert (await root.end(check.half, COMMIT)).code == 0
         finally:
             await spy.client.stop()
+            await root.client.stop()
+
+
+async def test_a_half_message_is_resumed_by_those_who_may_send_to_its_topic(tmp_path: Path) -> None:
+    """The topic of the request was checked, not that of the message."""
+    soon = {"transaction_check_interval": 30, "transaction_time_out": 30, "transaction_check_max": 1}
+    async with guarded(tmp_path, **AUTH, **soon) as peer:
+        await peer.create_user(ALICE)
+        await peer.grant("alice", "Topic:mine", "Update", "Pub")
+        assert (await peer.send(ROOT)).code == 0
+        controller = peer.peer.controller
+        root = TransactionProducer(controller.address, "root", keys=SigningKeys(*ROOT))
+        try:
+            await root.heartbeat()
+            await root.half(b"paid")
+            await until(lambda: bool(stored(controller, RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC)), "given up")
+            (given_up,) = stored(controller, RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC)
+            fields = {"topic": "mine", "msgId": given_up.offset_msg_id}
+            refused = await peer.call(RequestCode.RESUME_CHECK_HALF_MESSAGE, ALICE, fields)
+            assert refused.code == ResponseCode.NO_PERMISSION
+            assert "Topic:TopicTest" in (refused.remark or "")
+            assert (await peer.call(RequestCode.RESUME_CHECK_HALF_MESSAGE, ROOT, fields)).code == 0
+        finally:
             await root.client.stop()
 
 

@@ -224,17 +224,18 @@ class EndTransactionProcessor:
     def resume_check_half_message(self, request: Request) -> None:
         """RESUME_CHECK_HALF_MESSAGE: have the producers asked again for a half that was given up."""
         self._check_master()
-        msg_id = request.header(ResumeCheckHalfMessageRequestHeader).msg_id
+        header = request.header(ResumeCheckHalfMessageRequestHeader)
+        msg_id = header.msg_id
         if not msg_id:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "msgId is missing: which half message?")
         phy_offset = parse_offset_msg_id(msg_id).phy_offset
         self._records.when_read(
             request,
             lambda reads: reads.record(phy_offset),
-            lambda raw: self._resume(request, None if raw is None else decode_record(raw)),
+            lambda raw: self._resume(request, header.topic, None if raw is None else decode_record(raw)),
         )
 
-    def _resume(self, request: Request, record: MessageExt | None) -> None:
+    def _resume(self, request: Request, admitted: str | None, record: MessageExt | None) -> None:
         if record is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "can not find message by the msgId")
         if record.topic != RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC:
@@ -243,6 +244,7 @@ class EndTransactionProcessor:
                 f"the message is in {record.topic}: only one in {RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC} "
                 "was given up and can be resumed",
             )
+        self._admission.check_record_publish(request, _real_topic(record), admitted=admitted)
         if record.phy_offset in self._resumed:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "the half message is resumed already")
         self._resumed.add(record.phy_offset)
