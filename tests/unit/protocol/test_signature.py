@@ -5,9 +5,12 @@ from __future__ import annotations
 import hmac
 from base64 import b64encode
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kourou.protocol.bodies.acl import AccessTables, PlainAccessConfig, PlainAclConfig, UserInfo
+from kourou.protocol.headers.acl import CreateAccessConfigRequestHeader
 from kourou.protocol.signature import signature_of
 
 _NAMES = st.sampled_from(["a", "b", "AccessKey", "Signature", "SecurityToken", "B", "zone", "", "é"])
@@ -36,3 +39,16 @@ def test_many_kinds_of_requests_and_long_names() -> None:
     for number in range(600):
         fields = {f"name{number}": "1", "a" * 2 * number: "2", "AccessKey": "3"}
         assert signature_of(fields, memoryview(b"body"), "sk") == expected(fields, b"body", "sk", frozenset())
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        UserInfo("alice", "hidden"),
+        AccessTables(users=[UserInfo("alice", "hidden")]),
+        PlainAclConfig(plain_access_configs=[PlainAccessConfig(access_key="alice", secret_key="hidden")]),
+        CreateAccessConfigRequestHeader(access_key="alice", secret_key="hidden"),
+    ],
+)
+def test_requests_and_answers_with_secrets_do_not_print_them(secret: object) -> None:
+    assert "alice" in repr(secret) and "hidden" not in repr(secret)

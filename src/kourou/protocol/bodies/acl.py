@@ -23,6 +23,10 @@ class PlainAccessConfig(Body):
     topic_perms: list[str] | None = None
     group_perms: list[str] | None = None
 
+    def __repr__(self) -> str:
+        # Without the secret: it must not get into a log or an error.
+        return f"PlainAccessConfig(access_key={self.access_key!r})"
+
 
 class PlainAclConfig(Body):
     """All accounts of a broker, and the addresses that need none (54)."""
@@ -38,6 +42,9 @@ class UserInfo(Body):
     password: str | None = None
     user_type: str | None = None
     user_status: str | None = None
+
+    def __repr__(self) -> str:
+        return f"UserInfo(username={self.username!r})"
 
 
 class PolicyEntryInfo(Body):

@@ -35,6 +35,10 @@ class CreateAccessConfigRequestHeader(CommandHeader, kw_only=True):
     topic_perms: str | None = None
     group_perms: str | None = None
 
+    def __repr__(self) -> str:
+        # Without the secret: it must not get into a log or an error.
+        return f"CreateAccessConfigRequestHeader(access_key={self.access_key!r})"
+
 
 class DeleteAccessConfigRequestHeader(CommandHeader, kw_only=True):
     """DELETE_ACL_CONFIG."""
