@@ -5,7 +5,7 @@ are read from a body only after its signature was right. What cannot be read is 
 an administrator or an exempt address: then its processor says what is wrong with it.
 
 Wrong logins lock out (lockout.py), accounts may have limits (quotas.py), refusals and administrative requests
-are written to the audit log (audit_log.py). Not here: who may do what (plain/, auth/), the table of requests
+are written to the audit log (audit_log.py). Not here: the permissions (plain/, auth/), the table of requests
 (requests.py).
 """
 
@@ -119,7 +119,7 @@ class AccessGate:
             self._audit(self._audit_log, request, call, account)
 
     def account_of(self, request: GateRequest) -> Account | None:
-        """Who sent a request that was admitted; None: it is exempt."""
+        """The account of an admitted request; None: it is exempt."""
         last = self._last
         if last is not None and last[0] is request:
             return last[1]
@@ -131,7 +131,7 @@ class AccessGate:
         return account is not None and account.is_admin
 
     def check_read(self, request: GateRequest, topic: str) -> None:
-        """Check that who sent a request may read messages of `topic`, which was not in the request."""
+        """Check that the sender of a request may read messages of `topic`, which was not in the request."""
         if self._requests.checks_records:
             self._check_needs(request, read_messages(topic, SUB_OR_GET))
 
@@ -141,7 +141,7 @@ class AccessGate:
             self._check_needs(request, publish(topic))
 
     def may_publish(self, request: GateRequest, topic: str) -> bool:
-        """Whether who sent a request may send to `topic`; nothing is counted."""
+        """Whether the sender of a request may send to `topic`; nothing is counted."""
         if not self._requests.checks_records:
             return True
         call = _call_of(request)

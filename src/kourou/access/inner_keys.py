@@ -21,7 +21,7 @@ class _Switches(Protocol):
 
 
 def has_access_control(config: _Switches) -> bool:
-    """Whether a broker or name server knows who calls it, by the rules of RocketMQ 4 or 5."""
+    """Whether a broker or name server checks its requests, by the rules of RocketMQ 4 or 5."""
     return config.acl_enable or config.authentication_enabled
 
 

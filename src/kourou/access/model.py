@@ -77,7 +77,7 @@ class Needs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """Somebody known, with the key that signs."""
+    """An account, with the key that signs."""
 
     name: str
     """The access key, or user name."""
@@ -102,7 +102,7 @@ class AccessCall:
 
     @property
     def access_key(self) -> str:
-        """Who signed; empty: nobody."""
+        """The account that the request names; empty: none."""
         return self.fields.get(ACCESS_KEY, "")
 
 
@@ -131,7 +131,8 @@ class AccessRules(Protocol):
     """The accounts of one version of RocketMQ's access control, and what they may do."""
 
     def check(self, call: AccessCall) -> Account | None:
-        """Who calls; None: an exempt address or request, which needs no account. AccessRefusedError."""
+        """The account of the caller; None: an exempt address or request, which needs none.
+        AccessRefusedError."""
         ...
 
     def sender(self, access_key: str, topic: str) -> Account | None:

@@ -163,7 +163,7 @@ def unregister(fields: Fields, _: bytes) -> Needs:
 
 
 def members(fields: Fields, _: bytes) -> Needs:
-    """Who belongs to a group."""
+    """The members of a group."""
     group = _group(fields, "consumerGroup")
     return Needs(auth=(group_need(group, SUB_OR_GET),), plain=(group_need(group, SUB),))
 

@@ -6,7 +6,7 @@ know, is for administrators.
 
 Strict by default: what RocketMQ leaves open is closed, as the line after 5.5 does. Each `Opening` restores
 RocketMQ's way for a few codes, where a client would break.
-Not here: who may do it (plain/, auth/), the check of messages that are found by offset (gate.py).
+Not here: the permissions of accounts (plain/, auth/), the check of messages found by offset (gate.py).
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ class PullForbiddenError(RequestError):
 
 
 class RecordAccess(Protocol):
-    """What says whether who sent a request may use a message that it names by its place in the log."""
+    """Decides whether the sender of a request may use a message that it names by its place in the log."""
 
     def check_read(self, request: Request, topic: str) -> None:
         """RequestError if messages of `topic` may not be read."""
@@ -182,7 +182,7 @@ class Admission:
         # Live: the dispatcher looks at it for each request.
         self.request_checks: list[RequestCheck] = []
         self.record_access: RecordAccess | None = None
-        """None: whoever may send a request may name any message."""
+        """None: a request that is admitted may name any message."""
         # Compared for each message, so an attribute.
         self.ruling = Ruling()
         for check in checks:
@@ -229,7 +229,7 @@ class Admission:
 
     def check_record_read(self, request: Request, topic: str, *, admitted: str | None = None) -> None:
         """RequestError if a message of `topic`, which was found by its place in the log, may not be read by
-        who sent the request; for the topic `admitted` the request itself was checked."""
+        the sender of the request; for the topic `admitted` the request itself was checked."""
         if self.record_access is not None and topic != admitted:
             self.record_access.check_read(request, topic)
 

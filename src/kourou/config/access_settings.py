@@ -161,7 +161,7 @@ class AccessGateSettings:
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class AccessSettings(AccessGateSettings):
-    """Who may do what at a broker."""
+    """Access control of a broker."""
 
     acl_enable: bool = _access(
         "aclEnable",

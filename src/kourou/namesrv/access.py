@@ -1,6 +1,6 @@
-"""NamesrvAccess: who may register brokers, administer a name server, and see its routes.
+"""NamesrvAccess: permissions to register brokers, administer a name server, and see its routes.
 
-Apache's name servers let everybody do all that. Here administrators alone register, unregister and
+Apache's name servers permit all of that to every client. Here administrators alone register, unregister and
 administer; brokers sign with `innerClientAuthenticationCredentials`. Brokers that cannot sign are let in by
 the address that they connect from, whatever their request says. Routes are open, or for accounts only.
 
@@ -64,7 +64,7 @@ class Accounts(Protocol):
 
     @property
     def rules(self) -> AccessRules:
-        """Who may do what."""
+        """The decisions by these accounts."""
         ...
 
     def load(self) -> None:

@@ -10,7 +10,7 @@ request (protocol/signature.py, HMAC-SHA1) or the proof of the other side.
     master → slave    hello     the answer, with a proof
 
 Older slaves give no nonce, older masters no challenge. What follows the hellos is neither signed nor
-encrypted. Not here: who has to prove itself (broker/replication/replica_proof.py).
+encrypted. Not here: which peers have to prove themselves (broker/replication/replica_proof.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Users and policies from RocketMQ's JSON: what a request or a file has, checked, with RocketMQ's words.
 
 Stricter than Apache, which drops words that it does not know: an unknown type, status, policy type or action
-is refused, since a user would not be disabled, or something not be denied, without anybody noticing.
+is refused: otherwise a user would stay enabled, or a resource allowed, without notice.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""AuthRules: who calls, and whether that user may, by the users and policies of RocketMQ 5.
+"""AuthRules: the user of a request, and whether it is permitted, by the users and policies of RocketMQ 5.
 
 Both are configured apart: authentication asks for a user, authorization for permissions. A refusal has
 RocketMQ's words and names user, resource and address. What was decided about a user and a need is kept until
 a user or policy changes, so that changes act at once.
 
 Stricter than Apache: a request code of `authenticationWhitelist` needs no signature only where no permission
-is asked for, since a user who did not sign could be any. Super users alone may send requests that only
+is needed: without a signature the user is only claimed. Super users alone may send requests that only
 administrators may, with authorization or without.
 """
 
@@ -56,7 +56,7 @@ class AuthRules:
         self._decided_for: AuthData = tables.current
 
     def check(self, call: AccessCall) -> Account | None:
-        """Who calls; None: a request that needs no user. AccessRefusedError."""
+        """The account of the caller; None: a request that needs no user. AccessRefusedError."""
         if self._is_exempt(call):
             return None
         user = self._authenticate(call)

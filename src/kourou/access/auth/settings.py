@@ -1,6 +1,6 @@
 """AuthSettings: the configuration of RocketMQ 5's access control, as the rules use it.
 
-Not here: the keys (config/), which they are read from by whoever makes the rules.
+Not here: the keys (config/).
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Apache keeps them in RocksDB folders `users` and `acls` at the same place. Passw
 signatures need them; only the owner can read the files (private_file.py). A file that cannot be read stops
 the start: to go on would be to forget what is denied.
 
-A change is on disk before it acts. Policies are written before users: a user who is not there yet has
-policies already, one who is being deleted has none any more.
+A change is on disk before it acts. Policies are written before users: after a crash in between, a new user
+has no policies missing, and a deleted one has none left.
 """
 
 from __future__ import annotations

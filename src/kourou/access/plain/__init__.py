@@ -5,7 +5,7 @@
     documents.py       the YAML of a file: reading it as text, writing it back
     accounts.py        an account, a file with accounts, the table of all files
     accounts_file.py   plain_acl.yml and the folder acl: found, read, checked
-    rules.py           PlainRules: who may do what, by the table that is in force
+    rules.py           PlainRules: decisions by the table that is in force
     hash_order.py      which of several refused resources is named, as in RocketMQ
     edits.py           changes that the admin requests make
 

@@ -1,4 +1,4 @@
-"""PlainRules: who may do what, by the accounts of RocketMQ 4 that are in force.
+"""PlainRules: decisions about requests, by the accounts of RocketMQ 4 that are in force.
 
 In order: an address of the global white list passes; an access key is needed, of a known account; an
 address of the account's own white list passes; the signature has to be right; some requests are for
@@ -59,7 +59,7 @@ class PlainRules:
     # -- decisions -------------------------------------------------------------------------------
 
     def check(self, call: AccessCall) -> Account | None:
-        """Who calls; None from an exempt address. AccessRefusedError."""
+        """The account of the caller; None from an exempt address. AccessRefusedError."""
         table = self._table
         address = parse_address(call.address)
         if table.is_exempt(address):

@@ -39,7 +39,7 @@ class Accounts(Protocol):
 
     @property
     def rules(self) -> AccessRules:
-        """Who may do what."""
+        """The decisions by these accounts."""
         ...
 
     def load(self) -> None:

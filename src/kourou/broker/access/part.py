@@ -78,7 +78,7 @@ class AccessPart(BrokerPart):
             own_account=own_account,
         )
         self._handlers = accounts.handlers(self.gate)
-        # Who sends with a certificate need not sign: the check has to see those.
+        # Connections with the certificate of a user need not sign: the check has to see their sends.
         fast_sends = SignedSends(
             self.gate.sender, concerns=lambda connection: connection.certificate_user is None
         )

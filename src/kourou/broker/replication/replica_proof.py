@@ -1,4 +1,4 @@
-"""Who may replicate: what the two sides of an HA link demand of each other with access control.
+"""Permission to replicate: what the two sides of an HA link demand of each other with access control.
 
 A broker of Kourou proves that it has the inner credentials (protocol/ha_proof.py): a slave, because the log
 has every message; a master, because a slave takes over what it sends, and cuts its log where a master of a

@@ -2,7 +2,7 @@
 
 A broker says whether the keys are right, by a request that is signed with them. It must refuse the same
 request with another secret key: a broker without access control, or one that exempts the console's address,
-accepts any keys, and would let everybody in as anybody.
+accepts any keys, and would let every visitor in as any account.
 
 Super users of RocketMQ 5 and admin accounts of RocketMQ 4 are administrators of the console. All others are
 operators: what they may read and change is the brokers' decision alone.
@@ -95,7 +95,7 @@ class AccountLogins:
         return None if is_refused else login
 
     async def _refuses_others(self, user: str, address: str) -> bool:
-        """Whether a broker refuses somebody who does not know the secret key."""
+        """Whether a broker refuses a request that is signed with another secret key."""
         async with self._admin(Credentials(user, secrets.token_urlsafe(24))) as stranger:
             words = await _refusal_at(stranger, address)
         return words is not None and not is_about_permission(words)
@@ -137,7 +137,7 @@ async def _refusal_at(admin: Admin, address: str) -> str | None:
 
 
 async def _role(admin: Admin, address: str, name: str) -> Role:
-    """What an account says about itself. A broker that does not show it makes nobody an administrator."""
+    """What an account says about itself. Without an answer the role is not administrator."""
     is_administrator = await _is_super(admin, address, name) or await _is_plain_admin(admin, address, name)
     return Role.ADMINISTRATOR if is_administrator else Role.OPERATOR
 

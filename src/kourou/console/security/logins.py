@@ -17,7 +17,7 @@ from kourou.console.security.users import NO_USER, UsersFile, is_password
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Somebody whose password was right."""
+    """A user whose password was right."""
 
     user: str
     role: Role
