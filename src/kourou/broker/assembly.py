@@ -167,7 +167,11 @@ class RunningBroker:
             wiring.producers_part(services),
             HandlersPart(wiring.config_processor(services, retention), *setup.handlers),
         )
-        client = RemotingClient(client_settings(config, config.connect_timeout_millis), keys=keys)
+        client = RemotingClient(
+            client_settings(config, config.connect_timeout_millis),
+            keys=keys,
+            signs_for=None if own is None else services.address,
+        )
         epochs = EpochFile(setup.files, store.config.root)
         membership = setup.membership
         self.master = master = wiring.master_part(services, epochs, membership)

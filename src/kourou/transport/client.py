@@ -28,7 +28,8 @@ class RemotingClient:
 
     `processors` serve the requests that a peer sends to us over these connections. `on_lost` is called with
     the address of a connection that the peer or the network has ended. With `keys` every request is signed,
-    last of all: fields that are added later would invalidate it.
+    last of all: fields that are added later would invalidate it. With `signs_for` only those to that address
+    are: a peer could send what it gets to the server that accepts the keys.
     """
 
     def __init__(
@@ -39,8 +40,10 @@ class RemotingClient:
         cycles: Cycles | None = None,
         on_lost: Callable[[str], None] | None = None,
         keys: SigningKeys | None = None,
+        signs_for: str | None = None,
     ) -> None:
         self._keys = keys
+        self._signs_for = signs_for
         self._loop = asyncio.get_running_loop()
         self._config = config or RemotingClientConfig()
         self._tls = follow_client(self._config.tls)
@@ -67,7 +70,7 @@ class RemotingClient:
                 connection = await self.connection(address)
         except TimeoutError:
             raise ConnectError(address, f"no connection within {timeout_ms} ms") from None
-        self._sign(command)
+        self._sign(address, command)
         left_ms = max(1, int((deadline - self._loop.time()) * 1000))
         try:
             return await connection.call(command, left_ms)
@@ -77,11 +80,11 @@ class RemotingClient:
     async def send_oneway(self, address: str, command: RemotingCommand) -> None:
         """Send a request without a response. On return it is collected for writing."""
         connection = await self.connection(address)
-        self._sign(command)
+        self._sign(address, command)
         connection.send_oneway(command)
 
-    def _sign(self, command: RemotingCommand) -> None:
-        if self._keys is not None:
+    def _sign(self, address: str, command: RemotingCommand) -> None:
+        if self._keys is not None and self._signs_for in (None, address):
             # A copy: the fields may be those of another call, too.
             command.ext_fields = dict(command.ext_fields or {})
             self._keys.sign(command.ext_fields, command.body)

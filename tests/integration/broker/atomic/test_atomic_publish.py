@@ -8,6 +8,9 @@ import pytest
 
 from kourou.protocol.codes import ResponseCode
 from kourou.protocol.producer_sequence import MAX_EPOCH
+from kourou.protocol.signature import SigningKeys
+from kourou.transport.client import RemotingClient
+from tests.e2e.broker.broker_kit import running
 from tests.e2e.broker.replication_kit import until
 from tests.integration.broker.atomic.atomic_kit import (
     COMMITTED,
@@ -54,6 +57,24 @@ async def test_nothing_of_a_rollback_is_visible(tmp_path: Path) -> None:
         assert outcome(await publish.decide(commit=False)) == "rolledBack"
         await until_over(a, b)
         assert await bodies(a, "T") == await bodies(b, "T") == []
+
+
+async def test_with_access_control_a_broker_ends_its_own_parts(
+    tmp_path: Path,
+) -> None:
+    settings = {
+        "authentication_enabled": True,
+        "authorization_enabled": True,
+        "init_authentication_user": '{"username":"root","password":"root-secret"}',
+    }
+    async with running(tmp_path, **settings) as peer:
+        await peer.client.stop()
+        peer.client = RemotingClient(keys=SigningKeys("root", "root-secret"))
+        publish = Publish(peer, await opened(peer), 0)
+        assert (await publish.stage(peer, 0, group("T", [b"1"]))).code == 0
+        assert outcome(await publish.decide(commit=True)) == "committed"
+        await until_over(peer)
+        assert await bodies(peer, "T") == [b"1"]
 
 
 async def test_every_request_may_be_repeated(tmp_path: Path) -> None:
