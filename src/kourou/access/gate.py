@@ -221,7 +221,11 @@ class AccessGate:
         if lockout is None or error.kind not in _WRONG_LOGINS:
             return
         if lockout.failed(call.address, call.access_key, self._monotonic_ms()):
-            _log.warning("wrong logins from %s: further ones are refused for some time", call.address)
+            _log.warning(
+                "too many wrong logins from %s, the last as user %r: further ones are refused for some time",
+                call.address,
+                call.access_key[:_LOGGED_CHARACTERS],
+            )
 
     @staticmethod
     def _audit(log: AuditLog, request: GateRequest, call: AccessCall, account: Account | None) -> None:
@@ -239,6 +243,7 @@ def _unreadable(error: KourouError, account: Account) -> AccessRefusedError:
     return AccessRefusedError(RefusalKind.NO_PERMISSION, code, str(error), user=account.name)
 
 
+_LOGGED_CHARACTERS: Final = 64
 _NOTHING: Final = Needs()
 
 

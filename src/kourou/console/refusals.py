@@ -29,7 +29,8 @@ _LOGIN: Final = re.compile("signature|^User:|accesskey|username|acl config|authe
 _REFUSAL_IN_TEXT: Final = re.compile(
     r"CODE: (?:16  DESC: (?P<words>[^\n]*?)|1  DESC: org\.apache\.rocketmq\.acl\.common\.AclException: "
     r"(?P<plain>[^\n]*?)(?:, org\.apache\.rocketmq\.[\w.$]+\([\w.]*:-?\d+\))?)"
-    r"(?P<where> \(from \S+\)|$)(?:; (?:the request was|check access key) [^\n;]*)?",
+    r"(?P<where> \(from \S+\)|$)"
+    r"(?:; (?:the request was|check access key|an administrator has|wait:) [^\n;]*)?",
     re.MULTILINE,
 )
 

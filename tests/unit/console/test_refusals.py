@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kourou.client.core.credentials import Credentials
+from kourou.client.core.refusals import response_error
 from kourou.console.api_errors import api_error_of
 from kourou.console.refusals import is_about_login, is_about_permission, is_refusal, readable, refusal
 from kourou.errors import ResponseError
@@ -31,6 +33,23 @@ def test_the_words_of_a_refusal(code: int, remark: str, words: str | None) -> No
     assert readable(f"broker a: {error}") == (
         f"broker a: {words} (from 10.0.0.1:10911)" if words else f"broker a: {error}"
     )
+
+
+@pytest.mark.parametrize("user", ["bob", ""])
+@pytest.mark.parametrize(
+    "remark",
+    [
+        AUTH,
+        "User:bob is disabled.",
+        "check signature failed.",
+        "username cannot be null.",
+        "too many wrong logins from 10.0.0.7, they are refused for 57 s",
+    ],
+)
+def test_what_is_added_for_programs_is_left_out(remark: str, user: str) -> None:
+    credentials = Credentials(user, "secret") if user else None
+    error = response_error(16, remark, "10.0.0.1:10911", credentials)
+    assert readable(str(error)) == f"{remark} (from 10.0.0.1:10911)"
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,17 @@ def is_wrong_login(remark: str) -> bool:
 
 def _remedy(remark: str, user: str) -> str:
     if not user:
-        return "the request was not signed: give the client an access key and its secret key"
+        return (
+            "the request was not signed: give the client an access key and its secret key "
+            "(in a program credentials=, on a command line --acl FILE)"
+        )
+    if "too many wrong logins" in remark:
+        return (
+            f"wait: a client at that address signs with wrong keys, as user '{user}' or as others, "
+            "and the audit log of the server names them"
+        )
+    if "is disabled" in remark:
+        return f"an administrator has to enable user '{user}'"
     if _IDENTITY.search(remark):
         return f"check access key and secret key of user '{user}'"
     return f"the request was signed by user '{user}': an administrator has to permit it"

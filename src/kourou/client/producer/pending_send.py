@@ -261,8 +261,10 @@ def is_master_away(error: Exception) -> bool:
 def describe_attempt(broker_name: str, address: str, error: Exception) -> str:
     """One failed attempt, for an error message."""
     if isinstance(error, ResponseError):
-        remedy = f"; {error.remedy}" if isinstance(error, AccessDeniedError) else ""
-        return f"broker {broker_name} at {address} answered code {error.code}: {error.remark}{remedy}"
+        words = error.remark
+        if isinstance(error, AccessDeniedError):
+            words = f"{words.removesuffix('.')}; {error.remedy}"
+        return f"broker {broker_name} at {address} answered code {error.code}: {words}"
     hint = f" ({_CONTAINER_HINT})" if isinstance(error, ConnectError) else ""
     return f"broker {broker_name}: {error}{hint}"
 

@@ -41,7 +41,7 @@ class AccountLogins:
     # Not which of these it is: the login page is open to strangers.
     hint: Final = (
         "the account may be unknown or disabled, the secret key wrong, or the console's address locked out "
-        "after too many wrong signatures; the log of the broker says which"
+        "after too many wrong signatures; the audit log of the broker says which"
     )
     at_once: Final = 8
     # Brokers lock out the console's address, for a user after 20 wrong logins a minute, for all after 200:

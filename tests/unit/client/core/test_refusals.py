@@ -25,7 +25,12 @@ ANN = Credentials("ann", "the-secret")
         (1, PLAIN.format("No acl config for ann"), "check access key and secret key of user 'ann'"),
         (16, NO_MATCH, "signed by user 'ann': an administrator has to permit it"),
         (16, "User:ann is not found.", "check access key and secret key of user 'ann'"),
-        (16, "User:ann is disabled.", "check access key and secret key of user 'ann'"),
+        (16, "User:ann is disabled.", "an administrator has to enable user 'ann'"),
+        (
+            16,
+            "too many wrong logins from 10.0.0.7, they are refused for 57 s",
+            "wait: a client at that address signs with wrong keys, as user 'ann' or as others",
+        ),
         (16, "check signature failed.", "check access key and secret key of user 'ann'"),
     ],
 )
@@ -46,6 +51,7 @@ def test_requests_without_signature(remark: str) -> None:
     assert isinstance(error, AccessDeniedError)
     assert error.user == ""
     assert "the request was not signed: give the client an access key" in str(error)
+    assert "--acl FILE" in error.remedy
 
 
 @pytest.mark.parametrize(
@@ -67,7 +73,10 @@ def test_a_send_has_the_attempts_of_java_and_the_remedy() -> None:
     """Brokers of one cluster may differ in their accounts, so another one is tried, as Java's client does."""
     error = response_error(16, NO_MATCH, "10.0.0.1:10911", ANN)
     assert is_retriable(error)
-    assert "an administrator has to permit it" in describe_attempt("broker-a", "10.0.0.1:10911", error)
+    words = describe_attempt("broker-a", "10.0.0.1:10911", error)
+    assert (
+        "no matched policies; the request was signed by user 'ann': an administrator has to permit" in words
+    )
 
 
 def test_a_refusal_is_logged_once_an_hour(caplog: pytest.LogCaptureFixture) -> None:
