@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from kourou.access.model import AccessCall, AccessRefusedError, Account, RefusalKind
 from kourou.errors import ConfigError
 from kourou.protocol.codes import RequestCode, ResponseCode
+from kourou.wording import counted, suggestion
 
 EVERY_ACCOUNT: Final = "*"
 _SENDS: Final = frozenset(
@@ -38,17 +39,18 @@ _PULLS: Final = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSA
 _LENGTH_BYTES: Final = 4
 _TRUE: Final = ("true", "1")
 
-_Limit = Annotated[int, msgspec.Meta(ge=1)] | None
 
-
-class AccountLimits(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+class AccountLimits(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """The limits of one account; None: none."""
 
-    produced_messages_per_second: _Limit = None
-    produced_bytes_per_second: _Limit = None
-    consumed_messages_per_second: _Limit = None
-    consumed_bytes_per_second: _Limit = None
-    connections: _Limit = None
+    produced_messages_per_second: int | None = None
+    produced_bytes_per_second: int | None = None
+    consumed_messages_per_second: int | None = None
+    consumed_bytes_per_second: int | None = None
+    connections: int | None = None
+
+
+_LIMITS: Final = tuple(field.encode_name for field in msgspec.structs.fields(AccountLimits))
 
 
 class LimitedConnection(Protocol):
@@ -161,7 +163,7 @@ class Quotas:
         if len(use.connections) >= limit:
             use.connections = {each for each in use.connections if not each.closed}
         if len(use.connections) >= limit:
-            raise _over(account, f"it has {limit} connections, more are not allowed")
+            raise _over(account, f"it has {counted(limit, 'connection')}, and may not have more")
         use.connections.add(connection)
 
     def _check(self, buckets: tuple[_Bucket | None, _Bucket | None], account: Account) -> None:
@@ -224,9 +226,19 @@ class LimitsFile:
         except OSError as error:
             raise ConfigError(f"{self._path} cannot be read: {error.strerror or error}") from None
         try:
-            return msgspec.json.decode(raw, type=dict[str, AccountLimits])
+            found = msgspec.json.decode(raw, type=dict[str, dict[str, Any]])
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ConfigError(f"{self._path}: {error}") from None
+        return {account: self._limits_of(account, limits) for account, limits in found.items()}
+
+    def _limits_of(self, account: str, limits: dict[str, Any]) -> AccountLimits:
+        for name, value in limits.items():
+            if name not in _LIMITS:
+                near = suggestion(name, _LIMITS)
+                raise ConfigError(f"{self._path}: account {account}: there is no limit {name}{near}")
+            if value is not None and (type(value) is not int or value < 1):
+                raise ConfigError(f"{self._path}: account {account}, {name}: must be a whole number above 0")
+        return msgspec.convert(limits, AccountLimits)
 
     @property
     def has_changed(self) -> bool:

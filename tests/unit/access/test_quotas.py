@@ -105,7 +105,7 @@ def test_connections_are_counted_while_they_are_open() -> None:
     first, second, third = FakeConnection(), FakeConnection(), FakeConnection()
     for connection in (first, second, first):
         quotas.admit(request, ALICE, connection)
-    with pytest.raises(AccessRefusedError, match="it has 2 connections"):
+    with pytest.raises(AccessRefusedError, match="it has 2 connections, and may not have more"):
         quotas.admit(request, ALICE, third)
     second.closed = True
     quotas.admit(request, ALICE, third)
@@ -117,7 +117,7 @@ def test_the_star_is_for_all_others_but_administrators() -> None:
     for _ in range(3):
         quotas.admit(call(Code.HEART_BEAT), ROOT, FakeConnection())
     quotas.admit(call(Code.HEART_BEAT), ALICE, FakeConnection())
-    assert "connections" in words(quotas, call(Code.HEART_BEAT))
+    assert "it has 1 connection, and" in words(quotas, call(Code.HEART_BEAT))
 
 
 def test_the_file_is_read_when_it_changes(tmp_path: Path) -> None:
@@ -132,9 +132,23 @@ def test_the_file_is_read_when_it_changes(tmp_path: Path) -> None:
     assert not file.has_changed
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"alice": {"speed": 1}}', '{"alice": {"connections": 0}}'])
-def test_a_file_that_says_something_else_is_refused(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "Input data was truncated"),
+        ("[]", "Expected `object`"),
+        ('{"alice": {"speed": 1}}', "account alice: there is no limit speed$"),
+        (
+            '{"alice": {"producedMessagesPerSec": 1}}',
+            "account alice: there is no limit producedMessagesPerSec; did you mean producedMessagesPerS",
+        ),
+        ('{"alice": {"connections": 0}}', "account alice, connections: must be a whole number above 0"),
+        ('{"alice": {"connections": true}}', "account alice, connections: must be a whole number above 0"),
+        ('{"alice": {"connections": "ten"}}', "account alice, connections: must be a whole number above 0"),
+    ],
+)
+def test_a_file_that_says_something_else_is_refused(tmp_path: Path, text: str, problem: str) -> None:
     path = tmp_path / "limits.json"
     path.write_text(text)
-    with pytest.raises(ConfigError, match=r"limits\.json: "):
+    with pytest.raises(ConfigError, match=rf"limits\.json: {problem}"):
         LimitsFile(path).read()

@@ -24,6 +24,7 @@ from kourou.broker.part import BrokerPart, processors_of
 from kourou.broker.send.signed_sends import SignedSends
 from kourou.errors import ConfigError
 from kourou.protocol.codes import RequestCode
+from kourou.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,7 +133,7 @@ class AccessPart(BrokerPart):
             _log.error("the limits of accounts stay as they were: %s", error)
             return False
         self._quotas.replace(limits)
-        _log.info("limits of %d accounts in force", len(limits))
+        _log.info("limits of %s in force", counted(len(limits), "account"))
         return True
 
     async def _write_audit_log(self) -> None:
