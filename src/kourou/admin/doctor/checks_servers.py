@@ -102,7 +102,9 @@ def _ignorant_namesrv(address: str, missing: list[str]) -> Finding:
 async def check_brokers(snapshot: ClusterSnapshot) -> list[Finding]:
     """Whether each broker responds at its advertised address."""
     return [
-        Finding(
+        _refusing(broker)
+        if broker.is_refused
+        else Finding(
             severity=Severity.PROBLEM,
             check="brokers",
             where=broker.where,
@@ -117,6 +119,17 @@ async def check_brokers(snapshot: ClusterSnapshot) -> list[Finding]:
         for broker in snapshot.brokers
         if broker.problem
     ]
+
+
+def _refusing(broker: BrokerView) -> Finding:
+    return Finding(
+        severity=Severity.PROBLEM,
+        check="brokers",
+        where=broker.where,
+        what=f"access control refuses to show its state: {broker.problem}",
+        meaning="this examination says little about it; clients with accounts of their own are not affected",
+        cure="give the keys of an administrator there (--acl FILE), or grant the user Get on its cluster",
+    )
 
 
 def _unreachable_cure(broker: BrokerView) -> str:

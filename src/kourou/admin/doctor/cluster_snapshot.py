@@ -23,7 +23,7 @@ from kourou.admin.session import Admin, BrokerAddress, command_line
 from kourou.admin.targets import brokers_of
 from kourou.admin.topics import TopicStatus, topic_names, topic_status
 from kourou.clock import wall_ms
-from kourou.errors import ConfigError, KourouError, RemotingError, ResponseError
+from kourou.errors import AccessDeniedError, ConfigError, KourouError, RemotingError, ResponseError
 from kourou.protocol.bodies import Connection, ConsumerConnection, TopicRouteData
 from kourou.protocol.codes import PermName, ResponseCode
 from kourou.protocol.names import (
@@ -48,6 +48,8 @@ class BrokerView:
     requested_ms: int
     answered_ms: int
     problem: str = ""
+    is_refused: bool = False
+    """It has responded: access control refuses who asks."""
 
     @property
     def where(self) -> str:
@@ -195,7 +197,9 @@ async def _broker(admin: Admin, place: BrokerAddress) -> BrokerView:
     try:
         runtime = await broker_runtime(admin, place.address)
     except KourouError as error:
-        return BrokerView(place, {}, requested_ms, wall_ms(), str(error) or type(error).__name__)
+        problem = str(error) or type(error).__name__
+        is_refused = isinstance(error, AccessDeniedError)
+        return BrokerView(place, {}, requested_ms, wall_ms(), problem, is_refused)
     return BrokerView(place, runtime, requested_ms, wall_ms())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +13,7 @@ from kourou.admin.doctor.checks_access import (
     open_findings,
     plaintext_findings,
 )
+from kourou.admin.doctor.checks_servers import check_brokers
 from kourou.admin.doctor.cluster_snapshot import BrokerView
 from kourou.admin.doctor.findings import Severity
 from kourou.admin.session import BrokerAddress
@@ -98,3 +100,13 @@ def test_a_configuration_counts_if_it_has_a_password(tmp_path: Path) -> None:
     path.chmod(0o644)
     [finding] = file_findings([path, tmp_path / "missing"], "broker a")
     assert str(path) in finding.what and "missing" not in finding.what
+
+
+async def test_a_broker_that_refuses_the_keys_is_not_away() -> None:
+    """Its port is open: to start it or to open the port helps nobody."""
+    place = BrokerAddress("c", "broker-a", 0, PRIVATE)
+    refused = BrokerView(place, {}, 1, 2, "CODE: 16  DESC: check signature failed.", is_refused=True)
+    away = BrokerView(place, {}, 1, 2, "connection refused")
+    [first, second] = await check_brokers(SimpleNamespace(brokers=[refused, away]))  # type: ignore[arg-type]
+    assert "access control refuses" in first.what and "--acl" in first.cure
+    assert "no response" in second.what and "check whether it is running" in second.cure
