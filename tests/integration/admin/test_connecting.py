@@ -40,6 +40,16 @@ def test_a_file_with_one_key_or_that_is_no_text_is_refused(tmp_path: Path) -> No
         read_tools_file(path)
 
 
+async def test_a_file_that_is_named_has_keys(tmp_path: Path) -> None:
+    """`accessKey` without a colon is no key: the request would go out unsigned."""
+    path = tools_file(tmp_path, "accessKey admin\nsecretKey secret\n")
+    result = await run_line("127.0.0.1:1", "topicList", "--acl", str(path))
+    assert (result.exit_code, result.problem) == (
+        1,
+        f"mqadmin topicList: {path}: accessKey and secretKey are both needed",
+    )
+
+
 @pytest.fixture
 async def namesrv() -> AsyncIterator[NameServer]:
     """One with TLS, and a certificate that cannot be verified."""

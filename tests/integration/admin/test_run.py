@@ -68,6 +68,12 @@ async def test_an_unknown_command_is_reported_with_the_nearest() -> None:
     assert result.problem == "mqadmin: The sub command topicStatu not exist; did you mean topicStatus?"
 
 
+async def test_options_come_after_the_command() -> None:
+    result = await run_line(None, "--acl", "tools.yml", "topicList")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.problem == "mqadmin: --acl comes after the command: mqadmin COMMAND --acl …"
+
+
 async def test_names_match_in_any_case_and_old_names_too(tmp_path: Path) -> None:
     async with cluster(tmp_path) as running:
         for name in ("TOPICLIST", "topiclist"):

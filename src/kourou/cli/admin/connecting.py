@@ -107,11 +107,19 @@ def credentials_of(args: ParsedArgs, context: Context | None) -> Credentials | N
     There is no option for a secret key: other users of the machine could read it (`ps`).
     """
     if acl := args.get("acl"):
-        return read_tools_file(_existing(acl, "--acl"))
+        return _keys_in(_existing(acl, "--acl"))
     if context is not None and context.acl:
-        return read_tools_file(_existing(context.acl, "the context's file of keys,"))
+        return _keys_in(_existing(context.acl, "the context's file of keys,"))
     if (credentials := credentials_of_environment()) is not None:
         return credentials
     home = os.environ.get("ROCKETMQ_HOME")
     path = Path(home, "conf", "tools.yml") if home else None
     return read_tools_file(path) if path is not None and path.is_file() else None
+
+
+def _keys_in(path: Path) -> Credentials:
+    """The keys of a file that somebody has named: without any, requests would go out unsigned."""
+    found = read_tools_file(path)
+    if found is None:
+        raise ConfigError(f"{path}: accessKey and secretKey are both needed")
+    return found

@@ -82,6 +82,9 @@ def _command(program: str, name: str) -> AdminCommand | MissingCommand:
     command = find(name)
     if command is not None:
         return command
+    if name.startswith("-"):
+        print(f"{program}: {name} comes after the command: {program} COMMAND {name} …", file=sys.stderr)
+        sys.exit(USAGE)
     hint = nearest(name, (known.name for known in all_commands()))
     print(
         f"{program}: The sub command {name} not exist; "
