@@ -89,7 +89,7 @@ class AuthRules:
     # -- authentication --------------------------------------------------------------------------
 
     def _authenticate(self, call: AccessCall) -> User:
-        certified = call.certificate_user if self._settings.takes_certificate_users else None
+        certified = call.certificate_user
         name = certified or call.access_key
         if not name:
             _refuse(RefusalKind.NO_CREDENTIALS, "username cannot be null.")

@@ -50,8 +50,6 @@ class AuthSettings:
     """Request codes that need no signature."""
     authorization_whitelist: frozenset[int] = frozenset()
     """Request codes that every user may send."""
-    takes_certificate_users: bool = True
-    """Whether the user in a client's certificate needs no signature."""
     init_user: Credentials | None = None
     inner_credentials: Credentials | None = None
 

@@ -172,10 +172,6 @@ class TestCertificates:
         refusal(checked, call(ROOT, certificate_user="alice"))
         assert checked.check(call(ALICE, certificate_user="alice")) is not None
 
-    def test_option_is_off(self, tmp_path: Path) -> None:
-        checked = rules(tmp_path, data(ALICE), AuthSettings(takes_certificate_users=False))
-        assert refusal(checked, call(None, certificate_user="alice")).kind is RefusalKind.NO_CREDENTIALS
-
 
 class TestSender:
     def test_may_send_from_everywhere(self, tmp_path: Path) -> None:
