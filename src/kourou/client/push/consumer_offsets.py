@@ -188,6 +188,9 @@ class BrokerOffsets:
         self._offsets: dict[MessageQueue, int] = {}
         self._failing: set[MessageQueue] = set()
         self._pending: dict[MessageQueue, asyncio.Task[None]] = {}
+        # What the brokers had last, and what could not be stored of queues that were released.
+        self._stored: dict[MessageQueue, int | None] = {}
+        self._unstored: dict[MessageQueue, tuple[int | None, int]] = {}
 
     async def load(self) -> None:
         """Nothing to do: `read` requests each offset."""
@@ -196,9 +199,17 @@ class BrokerOffsets:
         """Nothing to do, as in Java."""
 
     async def read(self, queue: MessageQueue) -> int | None:
-        return await self._routes.call_broker(
+        """The stored offset. A queue that was released because its broker was away continues where it was,
+        unless another member or an operator has stored an offset since."""
+        stored = await self._routes.call_broker(
             queue, lambda place: self._api.consumer_offset(place.address, self._group, queue)
         )
+        self._stored[queue] = stored
+        before, consumer_offset = self._unstored.pop(queue, (None, None))
+        if consumer_offset is None or stored != before:
+            return stored
+        self._offsets[queue] = consumer_offset
+        return consumer_offset
 
     def update(self, queue: MessageQueue, consumer_offset: int) -> None:
         """Set the offset in memory."""
@@ -257,10 +268,14 @@ class BrokerOffsets:
             )
         else:
             self._failing.discard(queue)
+            self._stored[queue] = consumer_offset
 
     def forget(self, queue: MessageQueue) -> None:
         """The queue is no longer assigned."""
-        self._offsets.pop(queue, None)
+        consumer_offset = self._offsets.pop(queue, None)
+        before = self._stored.pop(queue, None)
+        if queue in self._failing and consumer_offset is not None:
+            self._unstored[queue] = before, consumer_offset
 
 
 class FileOffsets:

@@ -25,6 +25,11 @@ class SlowBroker:
         self.waiting: list[asyncio.Event] = []
         self.is_failing = False
         self.refusals = RefusalLog()
+        self.consumer_offset_stored: int | None = None
+
+    async def consumer_offset(self, address: str, group: str, queue: MessageQueue) -> int | None:
+        """As ClientApi has it."""
+        return self.consumer_offset_stored
 
     async def update_consumer_offset(
         self, address: str, group: str, queue: MessageQueue, queue_offset: int
@@ -92,3 +97,43 @@ async def test_a_rejected_offset_commit_is_reported_once(caplog: pytest.LogCaptu
             await broker.let_all()
     assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 1
     assert "group CG: cannot store offset 3 of" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("stored", "read"),
+    [(2, 3), (None, 2), (7, 7), (0, 0)],
+    ids=["as it was", "no offset", "another member's", "reset"],
+)
+async def test_a_queue_continues_where_it_was_when_its_broker_was_away(
+    stored: int | None, read: int | None
+) -> None:
+    """The consumer released the queue, and its offset could not be stored."""
+    broker = SlowBroker()
+    offsets = offsets_at(broker)
+    broker.consumer_offset_stored = None if stored is None else 2
+    before = await offsets.read(QUEUES[0])
+    offsets.update(QUEUES[0], 3 if before is not None else 2)
+    broker.is_failing = True
+    releasing = asyncio.ensure_future(offsets.persist(QUEUES[:1]))
+    while not releasing.done():
+        await broker.let_all()
+    offsets.forget(QUEUES[0])
+
+    broker.is_failing, broker.consumer_offset_stored = False, stored
+    offsets.forget(QUEUES[0])
+    assert await offsets.read(QUEUES[0]) == read
+    # The next commit stores it.
+    assert offsets.known(QUEUES[0]) == (read if read != stored else None)
+
+
+async def test_a_queue_that_was_released_in_order_is_read_again() -> None:
+    broker = SlowBroker()
+    offsets = offsets_at(broker)
+    broker.consumer_offset_stored = 2
+    await offsets.read(QUEUES[0])
+    offsets.update(QUEUES[0], 3)
+    releasing = asyncio.ensure_future(offsets.persist(QUEUES[:1]))
+    while not releasing.done():
+        await broker.let_all()
+    offsets.forget(QUEUES[0])
+    assert await offsets.read(QUEUES[0]) == 2
