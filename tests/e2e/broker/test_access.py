@@ -334,3 +334,13 @@ async def test_no_request_switches_access_control_off(tmp_path: Path) -> None:
         shown = await peer.call(RequestCode.GET_BROKER_CONFIG, ROOT)
         assert b"authenticationEnabled=true" in shown.body
         assert b"root-secret" not in shown.body
+
+
+async def test_a_broker_without_users_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with guarded(tmp_path, authentication_enabled=True) as peer:
+        assert (await peer.send(ALICE)).code == 16
+    assert "there are no users, so every request is refused: set initAuthenticationUser" in caplog.text
+    caplog.clear()
+    async with guarded(tmp_path, **AUTH):
+        pass
+    assert "there are no users" not in caplog.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from kourou.config.broker import BrokerConfig
     from kourou.transport.client import RemotingClient
     from kourou.transport.tasks import TaskOwner
+
+_log = logging.getLogger(__name__)
 
 
 class Accounts(Protocol):
@@ -131,6 +134,10 @@ class AuthAccounts:
         data = with_configured_users(self._tables.current, self._settings)
         if self._migrated is not None:
             data = with_accounts(data, self._migrated.load())
+        if not data.users:
+            _log.warning(
+                "there are no users, so every request is refused: set initAuthenticationUser, and restart"
+            )
         self._tables.replace(data)
         # On the loop from here on; this was in a disk thread.
         self._tables.on_change.append(self._on_change)
