@@ -26,6 +26,7 @@ from kourou.access.signatures import is_signed_by
 from kourou.errors import ConfigError
 from kourou.protocol.codes import ResponseCode
 from kourou.protocol.names import RMQ_SYS_TRACE_TOPIC, is_retry_topic
+from kourou.wording import counted
 
 _log = logging.getLogger(__name__)
 
@@ -130,10 +131,10 @@ class PlainRules:
         self._seen = seen
         self._problem = ""
         _log.info(
-            "accounts of %d files in force: %d accounts, %d exempt addresses",
-            len(table.files),
-            len(table.accounts),
-            len(table.white),
+            "%s and %s in force, from %s",
+            counted(len(table.accounts), "account"),
+            counted(len(table.white), "exempt address", "exempt addresses"),
+            counted(len(table.files), "file"),
         )
         for note in table.notes:
             _log.warning("%s", note)
