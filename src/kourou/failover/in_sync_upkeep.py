@@ -139,7 +139,7 @@ class InSyncUpkeep:
         acknowledged = max(reign.begin_phy_offset, self._end_before)
         self._end_before, self._looked_at = log.max_phy_offset, now_s
         seen = LogSeen(min_phy_offset=log.min_phy_offset, acknowledged_phy_offset=acknowledged)
-        self._say_who_cannot_join(slaves, seen)
+        self._report_unable_to_join(slaves, seen)
         return next_in_sync(
             reign.in_sync,
             reign.member_id,
@@ -150,7 +150,7 @@ class InSyncUpkeep:
             min_copies=self._min_copies,
         )
 
-    def _say_who_cannot_join(self, slaves: Mapping[int, SlaveSeen], log: LogSeen) -> None:
+    def _report_unable_to_join(self, slaves: Mapping[int, SlaveSeen], log: LogSeen) -> None:
         """Log it once for each member and beginning."""
         for member, slave in slaves.items():
             if member in self.reign.in_sync or not lacks_beginning(slave, log):
