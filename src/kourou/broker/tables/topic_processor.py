@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kourou.broker.storage.flush_service import flush_all
 from kourou.broker.tables.attributes import MESSAGE_TYPE, MIXED_MESSAGE_TYPE, parse_changes
@@ -31,7 +31,7 @@ from kourou.protocol.headers import (
     GetAllTopicConfigResponseHeader,
     GetTopicConfigRequestHeader,
 )
-from kourou.protocol.names import retry_topic
+from kourou.protocol.pop.retry_topics import pop_retry_topics
 from kourou.transport.dispatcher import run_request
 from kourou.transport.request import Processor, Request
 
@@ -45,9 +45,6 @@ if TYPE_CHECKING:
     from kourou.transport.tasks import TaskOwner
 
 _log = logging.getLogger(__name__)
-
-# POP retries have a topic for each pair of group and topic; 5.x has changed what stands between.
-_POP_RETRY_SEPARATORS: Final = ("_", "+")
 
 
 class TopicProcessor:
@@ -175,9 +172,9 @@ class TopicProcessor:
 
     def _pop_retry_topics(self, topic: str) -> list[str]:
         names = [
-            retry_topic(group) + separator + topic
+            name
             for group in sorted(self._offsets.groups_of(topic))
-            for separator in _POP_RETRY_SEPARATORS
+            for name in pop_retry_topics(topic, group)
         ]
         return [name for name in names if self._topics.get(name) is not None]
 

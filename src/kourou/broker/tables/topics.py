@@ -22,7 +22,6 @@ from kourou.protocol.bodies import TopicConfig, TopicConfigSerializeWrapper
 from kourou.protocol.codes import PermName, ResponseCode
 from kourou.protocol.names import (
     AUTO_CREATE_TOPIC_KEY_TOPIC,
-    REVIVE_LOG_TOPIC_PREFIX,
     RMQ_SYS_BENCHMARK_TOPIC,
     RMQ_SYS_OFFSET_MOVED_EVENT,
     RMQ_SYS_SCHEDULE_TOPIC,
@@ -35,6 +34,7 @@ from kourou.protocol.names import (
     is_system_topic,
     reply_topic,
 )
+from kourou.protocol.pop.retry_topics import revive_topic
 from kourou.store.config_file import JsonConfigFile
 from kourou.store.config_tables import TopicConfigTable, load_table
 
@@ -67,7 +67,7 @@ def system_topic_configs(config: BrokerConfig) -> list[TopicConfig]:
         _topic(RMQ_SYS_OFFSET_MOVED_EVENT, 1),
         _topic(RMQ_SYS_SCHEDULE_TOPIC, _SCHEDULE_QUEUES),
         _topic(reply_topic(cluster), 1),
-        _topic(REVIVE_LOG_TOPIC_PREFIX + cluster, config.revive_queue_num),
+        _topic(revive_topic(cluster), config.revive_queue_num),
         _topic(SYNC_BROKER_MEMBER_GROUP_PREFIX + broker, 1, perm=_INHERIT),
         _topic(RMQ_SYS_TRANS_HALF_TOPIC, 1),
         _topic(RMQ_SYS_TRANS_OP_HALF_TOPIC, 1),
