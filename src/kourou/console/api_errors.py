@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from kourou.console.refusals import is_about_login, is_about_permission, refusal
+from kourou.console.refusals import are_about_permission, is_about_login, is_about_permission, refusal
 from kourou.errors import (
     CallTimeoutError,
     ClientError,
@@ -75,6 +75,8 @@ class ApiError(Exception):
         )
 
 
+_REFUSED: Final = "refused_by_cluster"
+_GRANT: Final = "an administrator of the cluster can grant it to the account"
 _NOT_FOUND: Final = {
     ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
     ResponseCode.QUERY_NOT_FOUND,
@@ -92,15 +94,22 @@ def refused(words: str) -> ApiError:
     """403: access control of the cluster does not permit it."""
     hint = ""
     if is_about_permission(words):
-        hint = "an administrator of the cluster can grant it to the account"
+        hint = _GRANT
     elif is_about_login(words):
         hint = "log out and in again, or ask an administrator of the cluster for an account"
-    return ApiError(HTTPStatus.FORBIDDEN, "refused_by_cluster", words, hint)
+    return ApiError(HTTPStatus.FORBIDDEN, _REFUSED, words, hint)
 
 
 def unreadable(what: str, problems: Sequence[str]) -> ApiError:
-    """404: it was not found, but not everything could be read."""
+    """404: it was not found, but not everything could be read. 403 if the account may not look for it."""
+    if are_about_permission(problems):
+        return not_permitted(f"{what} cannot be looked for", problems)
     return not_found(f"{what} was not found where it could be looked for: {'; '.join(problems)}")
+
+
+def not_permitted(what: str, problems: Sequence[str]) -> ApiError:
+    """403: access control does not permit it at these servers."""
+    return ApiError(HTTPStatus.FORBIDDEN, _REFUSED, f"{what}: {'; '.join(problems)}", _GRANT)
 
 
 def not_found(what: str, hint: str = "") -> ApiError:
@@ -143,4 +152,4 @@ def _of_response(error: ResponseError) -> ApiError:
         return not_found(str(error))
     if (words := refusal(error)) is not None:
         return refused(words if not error.address else f"{words} (from {error.address})")
-    return ApiError(HTTPStatus.BAD_GATEWAY, "refused_by_cluster", str(error))
+    return ApiError(HTTPStatus.BAD_GATEWAY, _REFUSED, str(error))

@@ -10,6 +10,7 @@ brokers answer in the way of the version whose accounts they have.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from kourou.errors import ResponseError
@@ -48,6 +49,12 @@ def is_refusal(problem: str) -> bool:
 def is_about_permission(words: str) -> bool:
     """Whether the sender is known and its signature right, but not allowed to do this."""
     return _PERMISSION.match(words) is not None
+
+
+def are_about_permission(problems: Sequence[str]) -> bool:
+    """Whether each of these problems of servers is a missing permission: the others would pass by themselves,
+    or with another login."""
+    return bool(problems) and all(_PERMISSION.search(problem) for problem in problems)
 
 
 def is_about_login(words: str) -> bool:

@@ -6,7 +6,7 @@ async with cluster(tmp_path) as running:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,14 +48,20 @@ class Cluster:
 
 @asynccontextmanager
 async def cluster(
-    folder: Path, brokers: int = 1, hooks: BrokerHooks | None = None, **settings: Any
+    folder: Path,
+    brokers: int = 1,
+    hooks: BrokerHooks | None = None,
+    of_namesrv: Mapping[str, Any] | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Cluster]:
-    """Run a cluster for as long as the context lasts. `settings` are attributes of BrokerConfig.
+    """Run a cluster for as long as the context lasts. `settings` are attributes of BrokerConfig, `of_namesrv`
+    those of NamesrvConfig.
 
     Stores are `folder/broker-a`, …: a second cluster in the folder continues with them.
     """
     async with AsyncExitStack() as stack:
-        namesrv = NameServer(NamesrvConfig(bind_address=LOOPBACK, listen_port=0))
+        of_namesrv = {"bind_address": LOOPBACK, "listen_port": 0, **(of_namesrv or {})}
+        namesrv = NameServer(NamesrvConfig(**of_namesrv))
         await stack.enter_async_context(namesrv)
         running = []
         for index in range(brokers):

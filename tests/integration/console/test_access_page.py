@@ -210,7 +210,7 @@ async def test_an_account_sees_the_topic_that_it_may_see(console: Console) -> No
     assert (await console.get("/topics/Orders"))["topic"] == "Orders"
     sent = await console.change("POST", "/topics/Orders/messages", {"body": "x"})
     assert sent["outcomes"][0]["is_done"]
-    answer = await console.get("/topics/Bills", status=404)
+    answer = await console.get("/topics/Bills", status=403)
     assert "has no permission" in answer["error"]["message"]
     answer = await console.change("PUT", "/topics/Orders", {"perm": 4}, status=403)
     assert answer["error"]["message"].startswith("User:ada has no permission to access Topic:Orders")

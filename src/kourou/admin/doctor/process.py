@@ -23,8 +23,9 @@ import msgspec
 from kourou.admin.doctor.doctor import DEFAULT_WATCH_S, diagnose
 from kourou.admin.doctor.findings import DoctorReport
 from kourou.admin.session import Admin, command_line
+from kourou.client.core.refusals import response_error
 from kourou.client.core.settings import ClientOptions
-from kourou.errors import KourouError
+from kourou.errors import KourouError, ResponseError
 
 LIMIT_S: Final = 120.0
 """Of an examination; one of 5,000 topics and 2,000 groups takes 9 s."""
@@ -38,8 +39,17 @@ class _Order:
     watch_s: float
 
 
+class _Refusal(msgspec.Struct, frozen=True):
+    """A server's answer other than success."""
+
+    code: int
+    remark: str
+    address: str
+
+
 class _Answer(msgspec.Struct, frozen=True):
     report: DoctorReport | None = None
+    refusal: _Refusal | None = None
     problem: str = ""
 
 
@@ -47,7 +57,8 @@ async def diagnose_apart(
     admin: Admin, *, watch_s: float = DEFAULT_WATCH_S, limit_s: float = LIMIT_S
 ) -> DoctorReport:
     """What `diagnose` reports, found by another process, which has ended on return. NoNameServerError if no
-    name server responds, KourouError if the examination fails or is not finished in time."""
+    name server responds, ResponseError if a server refuses what the examination cannot do without,
+    KourouError if it fails otherwise or is not finished in time."""
     await admin.brokers()  # raises the error of a cluster that cannot be reached
     order = pickle.dumps(_Order(admin.options, watch_s))
     process = await asyncio.create_subprocess_exec(
@@ -65,7 +76,13 @@ async def diagnose_apart(
         if process.returncode is None:
             process.kill()
             await process.wait()
-    return _report(printed, errors, process.returncode)
+    answer = _answer_of(printed, errors, process.returncode)
+    if answer.refusal is not None:
+        refusal = answer.refusal
+        raise response_error(refusal.code, refusal.remark, refusal.address, admin.options.get("credentials"))
+    if answer.report is None:
+        raise KourouError(f"doctor: {answer.problem}")
+    return answer.report
 
 
 async def _converse(process: Process, order: bytes) -> tuple[bytes, bytes]:
@@ -77,15 +94,12 @@ async def _converse(process: Process, order: bytes) -> tuple[bytes, bytes]:
     return printed, errors
 
 
-def _report(printed: bytes, errors: bytes, code: int | None) -> DoctorReport:
+def _answer_of(printed: bytes, errors: bytes, code: int | None) -> _Answer:
     try:
-        answer = msgspec.json.decode(printed, type=_Answer)
+        return msgspec.json.decode(printed, type=_Answer)
     except msgspec.DecodeError:
         last = errors.decode(errors="replace").strip().rpartition("\n")[2]
         raise KourouError(f"doctor: its process ended with code {code}: {last or 'no output'}") from None
-    if answer.report is None:
-        raise KourouError(f"doctor: {answer.problem}")
-    return answer.report
 
 
 # -- the process -------------------------------------------------------------------------------------
@@ -107,6 +121,8 @@ async def _answer(order: _Order) -> _Answer:
     try:
         async with Admin(**order.options) as admin:
             return _Answer(report=await diagnose(admin, watch_s=order.watch_s))
+    except ResponseError as error:
+        return _Answer(refusal=_Refusal(error.code, error.remark, error.address))
     except KourouError as error:
         return _Answer(problem=str(error) or type(error).__name__)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from kourou.admin.access import ClusterAccess, cluster_access
 from kourou.admin.session import command_line
 from kourou.console.endpoints import Call, Endpoint, NoBody, NoQuery, Read, Role
+from kourou.console.refusals import readable
 
 
 class AccessPage(msgspec.Struct, frozen=True):
@@ -20,6 +22,7 @@ class AccessPage(msgspec.Struct, frozen=True):
 
 async def _access(call: Call[NoQuery, NoBody]) -> AccessPage:
     access = await call.view.shared("access", lambda: cluster_access(call.admin))
+    access = replace(access, problems=[readable(problem) for problem in access.problems])
     names: tuple[str, ...] = ("listUser", "listAcl") if access.is_supported else ()
     names += ("getAclConfig",) if access.is_plain else ()
     clusters = sorted({broker.cluster for broker in (await call.view.brokers()).data})

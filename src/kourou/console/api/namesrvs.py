@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from kourou.admin.namesrvs import (
+    ServerConfig,
     delete_kv_config,
     get_kv_config,
     namesrv_configs,
@@ -19,6 +20,7 @@ from kourou.admin.session import Admin, command_line
 from kourou.client.core.settings import ClientOptions
 from kourou.config import NamesrvConfig
 from kourou.console.endpoints import Call, Change, Done, Endpoint, NoBody, NoQuery, Plan, Read, TargetOutcome
+from kourou.console.refusals import readable
 from kourou.console.responsive_admin import ResponsiveAdmin
 from kourou.errors import KourouError, ResponseError
 from kourou.protocol.codes import ResponseCode
@@ -33,6 +35,9 @@ class NamesrvItem:
     """`cluster/name:id` of each."""
     config: dict[str, str]
     problem: str = ""
+    """Why it is not known what is registered there."""
+    config_problem: str = ""
+    """Why its configuration cannot be read."""
 
 
 class Namesrvs(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,14 +62,18 @@ async def _items(admin: Admin) -> list[NamesrvItem]:
     configs, items = await asyncio.gather(
         _configs(admin), asyncio.gather(*(_item(admin, address) for address in admin.namesrvs))
     )
-    return [replace(item, config=configs.get(item.address, {})) for item in items]
+    read = {one.address: one for one in configs}
+    return [
+        replace(item, config=read[item.address].config, config_problem=readable(read[item.address].problem))
+        for item in items
+    ]
 
 
-async def _configs(admin: Admin) -> dict[str, dict[str, str]]:
+async def _configs(admin: Admin) -> list[ServerConfig]:
     try:
-        return {one.address: one.config for one in await namesrv_configs(admin)}
-    except KourouError:
-        return {}
+        return await namesrv_configs(admin)
+    except KourouError as error:
+        return [ServerConfig(address, {}, str(error)) for address in admin.namesrvs]
 
 
 async def _item(admin: Admin, address: str) -> NamesrvItem:
@@ -73,7 +82,7 @@ async def _item(admin: Admin, address: str) -> NamesrvItem:
         async with ResponsiveAdmin(**options) as one:
             brokers = await one.brokers()
     except KourouError as error:
-        return NamesrvItem(address, [], {}, str(error))
+        return NamesrvItem(address, [], {}, readable(str(error)))
     return NamesrvItem(address, [f"{one.cluster}/{one.broker_name}:{one.broker_id}" for one in brokers], {})
 
 

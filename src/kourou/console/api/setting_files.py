@@ -18,8 +18,9 @@ from starlette.responses import Response
 from kourou.admin.session import BrokerAddress
 from kourou.admin.targets import Outcome
 from kourou.console.api.places import chosen_masters, named_outcomes
-from kourou.console.api_errors import ApiError, bad_input
+from kourou.console.api_errors import ApiError, bad_input, not_permitted
 from kourou.console.endpoints import Call, Change, Done, Endpoint, Plan, Raw, Role
+from kourou.console.refusals import are_about_permission
 from kourou.errors import KourouError, ResponseError
 from kourou.protocol.codes import ResponseCode
 from kourou.wording import counted
@@ -36,7 +37,10 @@ ConfigT = TypeVar("ConfigT")
 
 
 def file_response(entries: list[Any], name: str, problems: list[str]) -> Response:
-    """The file as a download. ApiError 502 if there are problems: what the file lacks would go unnoticed."""
+    """The file as a download. ApiError 502 if there are problems: what the file lacks would go unnoticed; 403
+    if they are missing permissions."""
+    if are_about_permission(problems):
+        raise not_permitted("the file would be incomplete", problems)
     if problems:
         raise ApiError(
             HTTPStatus.BAD_GATEWAY,

@@ -41,6 +41,7 @@ function Namesrv({ item, onEdit }) {
     ${item.problem && html`<p>${item.problem}</p>`}
     <p>${t("namesrvs.brokers")}: ${item.brokers.map((broker) => html`<${BrokerLink} key=${broker} text=${broker} /> `)}</p>
     <details><summary>${t("namesrvs.config")}</summary>
+      ${item.config_problem && html`<p>${item.config_problem}</p>`}
       <${ArrayTable} label=${t("namesrvs.config")} rows=${Object.entries(item.config).map(([key, value]) => ({ key, value }))} rowKey=${(row) => row.key} columns=${columns} sort=${{ column: "key", order: "asc" }} />
     </details>
   <//>`;
