@@ -110,7 +110,8 @@ class AccessGateSettings:
         INT,
         20,
         "After so many requests with unknown users or wrong signatures within `accessLockoutWindow` an "
-        "address is locked out: its requests are refused without a look at their signatures. 0: never.",
+        "address is locked out: its requests are refused without a look at their signatures. Of IPv6 the "
+        "first 64 bits count. 0: never.",
         low=0,
     )
     access_lockout_window: int = _gate(

@@ -49,3 +49,26 @@ def test_the_oldest_are_forgotten_first() -> None:
         table.failed(f"10.{number}", "u", 0)
     assert ("10.0", " u") not in table._entries
     assert (f"10.{MAX_ENTRIES - 1}", " u") in table._entries
+
+
+def test_ipv6_counts_by_the_network_of_a_host() -> None:
+    table = lockout()
+    for number in range(3):
+        table.failed(f"2001:db8:0:7::{number}", "u", 0)
+    assert table.left_ms("2001:db8:0:7:ffff::1", "u", 0) == 5_000
+    assert table.left_ms("2001:db8:0:8::1", "u", 0) == 0
+
+
+def test_a_link_local_address_may_have_a_zone() -> None:
+    table = lockout()
+    for number in range(3):
+        table.failed(f"fe80::{number}%eth0", "u", 0)
+    assert table.left_ms("fe80::9%eth0", "u", 0) == 5_000
+
+
+def test_ipv4_written_as_ipv6_is_the_same_address_and_not_all_of_them() -> None:
+    table = lockout()
+    for _ in range(3):
+        table.failed("::ffff:10.0.0.1", "u", 0)
+    assert table.left_ms("10.0.0.1", "u", 0) == 5_000
+    assert table.left_ms("::ffff:10.0.0.2", "u", 0) == 0
