@@ -50,6 +50,7 @@ from kourou.protocol.bodies.locks import LockBatchRequestBody
 from kourou.protocol.bodies.subscription import SubscriptionGroupConfig, SubscriptionGroupList
 from kourou.protocol.bodies.topics import TopicConfigList, TopicQueueMappingDetail
 from kourou.protocol.codes import ResponseCode
+from kourou.protocol.names import REPLY_TOPIC_POSTFIX, is_retry_topic
 from kourou.protocol.producer_sequence import NAME_PREFIX
 
 Fields: TypeAlias = Mapping[str, str]
@@ -97,6 +98,26 @@ def send(fields: Fields, _: bytes) -> Needs:
 def send_v2(fields: Fields, _: bytes) -> Needs:
     """The same, with letters for names."""
     return publish(_topic(fields, "b"))
+
+
+def reply(fields: Fields, _: bytes) -> Needs:
+    """The answer to a request goes to a topic for replies: one that goes to another was never sent by a
+    client, and would be a send without what a broker checks of sends."""
+    return _publish_reply(_topic(fields))
+
+
+def reply_v2(fields: Fields, _: bytes) -> Needs:
+    """The same, with letters for names."""
+    return _publish_reply(_topic(fields, "b"))
+
+
+def _publish_reply(topic: str) -> Needs:
+    if not topic.endswith(REPLY_TOPIC_POSTFIX) or is_retry_topic(topic):
+        raise _refused(
+            f"Topic:{topic} is no topic for replies: a reply goes to <cluster>{REPLY_TOPIC_POSTFIX}; other "
+            "messages are sent"
+        )
+    return publish(topic)
 
 
 def end_transaction(fields: Fields, _: bytes) -> Needs:

@@ -70,7 +70,7 @@ class FieldsThatTell(dict[str, str]):
 
     def get(self, name: str, default: str | None = None) -> str:  # type: ignore[override]
         self.asked.add(name)
-        return "name"
+        return "name_REPLY_TOPIC"
 
     def __contains__(self, name: object) -> bool:
         self.asked.add(str(name))
@@ -149,7 +149,20 @@ def test_sends_need_pub_on_the_topic_and_keep_one_object() -> None:
     assert needs == Needs(auth=(topic("T", PUB),), plain=(topic("T", PUB),))
     assert TABLE.needs_of(Code.SEND_BATCH_MESSAGE, {"b": "T"}, b"") is needs
     assert TABLE.needs_of(Code.SEND_MESSAGE, {"topic": "T"}, b"") is needs
-    assert TABLE.needs_of(Code.SEND_REPLY_MESSAGE_V2, {"b": "T"}, b"") is needs
+
+
+@pytest.mark.parametrize(
+    ("code", "field"), [(Code.SEND_REPLY_MESSAGE, "topic"), (Code.SEND_REPLY_MESSAGE_V2, "b")]
+)
+def test_a_reply_goes_to_a_topic_for_replies_and_to_no_other(code: int, field: str) -> None:
+    """RocketMQ's clients name `<cluster>_REPLY_TOPIC`, with their namespace before it."""
+    for name in ("DefaultCluster_REPLY_TOPIC", "ns%DefaultCluster_REPLY_TOPIC"):
+        needs = TABLE.needs_of(code, {field: name}, b"")
+        assert needs.auth == needs.plain == (topic(name, PUB),)
+    for name in ("Orders", "%RETRY%g", "%RETRY%g_REPLY_TOPIC", "DefaultCluster_REPLY_TOPIC_2"):
+        with pytest.raises(AccessRefusedError, match="no topic for replies") as refused:
+            TABLE.needs_of(code, {field: name}, b"")
+        assert refused.value.response_code == 16
 
 
 def test_what_consumers_send_to_their_retry_topic_needs_the_group_of_the_topic() -> None:
@@ -281,7 +294,7 @@ OPENED = [
     (Opening.BATCHES, Code.SEND_BATCH_MESSAGE, {"b": "T"}, False, True),
     (Opening.CONFIG, Code.GET_BROKER_CONFIG, {}, True, True),
     (Opening.CONFIG, Code.UPDATE_BROKER_CONFIG, {}, True, False),
-    (Opening.REPLIES, Code.SEND_REPLY_MESSAGE_V2, {"b": "T"}, True, True),
+    (Opening.REPLIES, Code.SEND_REPLY_MESSAGE_V2, {"b": "C_REPLY_TOPIC"}, True, True),
     (Opening.RECORDS, Code.VIEW_MESSAGE_BY_ID, {}, True, True),
     (Opening.MANAGEMENT, Code.GET_ALL_TOPIC_CONFIG, {}, True, True),
     (Opening.MANAGEMENT, Code.GET_TOPIC_STATS_INFO, {"topic": "T"}, False, True),
