@@ -85,7 +85,15 @@ class ComponentConfig:
     @functools.cached_property
     def _properties(self) -> str:
         # Cached: the values never change, and monitoring tools request them often.
-        return format_properties(self.texts())
+        return format_properties({name: text for name, text in self.texts().items() if self.shows(name)})
+
+    def shows(self, name: str) -> bool:
+        """Whether a response may have this key; secrets are in none, whatever is returned here."""
+        return True
+
+    def accepts(self, name: str) -> bool:
+        """Whether a request may change a key that is neither protected nor in the black list."""
+        return True
 
     def texts(self, *, important: bool = False) -> dict[str, str]:
         """Key to text of everything shown; with `important` only what an operator looks at first."""
@@ -131,11 +139,13 @@ class ComponentConfig:
 
     def may_change(self, names: Iterable[str]) -> bool:
         """Whether a request may change all of these: none is in the black list, by any of its spellings, nor
-        protected in the other components that the same file may be for."""
+        protected in the other components that the same file may be for, and the component accepts them."""
         black_list = self.black_list
         for name in names:
             key = self.known_keys().find(name) or self.other_keys().find(name)
             if name in black_list or (key is not None and (key.protected or key.name in black_list)):
+                return False
+            if not self.accepts(name):
                 return False
         return True
 

@@ -13,6 +13,7 @@ from typing import Final
 from kourou.config.component import ComponentConfig
 from kourou.config.keys import BOOL, INT, LONG, STRING, Key, KeyTable, key_field, setting
 from kourou.config.namesrv_access_settings import NamesrvAccessSettings
+from kourou.config.namesrv_open_keys import CHANGEABLE, SHOWN
 from kourou.config.remoting import RemotingSettings
 from kourou.errors import ConfigError
 
@@ -143,6 +144,16 @@ class NamesrvConfig(RemotingSettings, NamesrvAccessSettings, ComponentConfig):
         super().__post_init__()
         if self.access_problem is not None:
             raise ConfigError(self.access_problem)
+
+    def shows(self, name: str) -> bool:
+        """Whether a response may have this key; none has the file's entries for other programs."""
+        return name in SHOWN
+
+    def accepts(self, name: str) -> bool:
+        """Whether a request may change this key. What the name server does not know is ignored or refused
+        later, unless it is in its file, which may be another program's too."""
+        key = self.known_keys().find(name)
+        return name not in self.extra if key is None else key.name in CHANGEABLE
 
     @property
     def saved_in(self) -> str | None:
