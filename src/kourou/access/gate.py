@@ -201,7 +201,19 @@ class AccessGate:
             return own
         return self._rules.check(call)
 
-    # -- refusals --------------------------------------------------------------------------------
+    # -- what is recorded ------------------------------------------------------------------------
+
+    def audit_secrets(self, request: GateRequest, *, are_shown: bool, usual: str | None) -> None:
+        """Audit an admitted request before it is answered, if the response has secrets, or if another account
+        than the `usual` one sent it."""
+        account = self.account_of(request)
+        is_usual = account is not None and account.name == usual
+        if self._audit_log is not None and (are_shown or not is_usual):
+            self._audit(self._audit_log, request, _call_of(request), account)
+
+    def refusal_counts(self) -> list[tuple[str, int]]:
+        """Every kind of refusal, with how many requests were refused for it."""
+        return [(kind.name.lower(), self.refusals[kind]) for kind in RefusalKind]
 
     def _check_lockout(self, lockout: Lockout, call: AccessCall) -> None:
         left_ms = lockout.left_ms(call.address, call.access_key, self._monotonic_ms())

@@ -8,19 +8,21 @@ The file `limits.json` has them by account:
 
 What is not there is not limited. `*` is for every account without an entry, administrators excepted. Whoever
 is over a limit is refused with SYSTEM_BUSY and the time to wait. A second's worth may come at once; what is
-larger is let through and paid for by waiting. Of pulls the answer counts, so the next one waits.
+larger is let through and paid for by waiting. Messages of a batch and of an atomic publish count singly. Of
+pulls, and of queries that return messages, the answer counts, so the next one waits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import msgspec
 
 from kourou.access.model import AccessCall, AccessRefusedError, Account, RefusalKind
-from kourou.errors import ConfigError
+from kourou.errors import ConfigError, ProtocolError
+from kourou.protocol.atomic import StagedGroup, decode_groups
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.wording import counted, suggestion
 
@@ -35,7 +37,14 @@ _SENDS: Final = frozenset(
         RequestCode.STAGE_KOUROU_ATOMIC,
     }
 )
-_PULLS: Final = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
+_PULLS: Final = frozenset(
+    {
+        RequestCode.PULL_MESSAGE,
+        RequestCode.LITE_PULL_MESSAGE,
+        RequestCode.QUERY_MESSAGE,
+        RequestCode.VIEW_MESSAGE_BY_ID,
+    }
+)
 _LENGTH_BYTES: Final = 4
 _TRUE: Final = ("true", "1")
 
@@ -184,20 +193,30 @@ def _take(buckets: tuple[_Bucket | None, _Bucket | None], messages: int, size_by
 
 
 def _message_count(call: AccessCall) -> int:
+    if call.code == RequestCode.STAGE_KOUROU_ATOMIC:
+        return max(1, sum(_entry_count(group.entries) for group in _groups(call.body)))
     flags = (call.fields.get("m", ""), call.fields.get("batch", ""))
     is_batch = call.code == RequestCode.SEND_BATCH_MESSAGE or any(flag.lower() in _TRUE for flag in flags)
-    return max(1, sum(1 for _ in _entries(call.body))) if is_batch else 1
+    return max(1, _entry_count(call.body)) if is_batch else 1
 
 
-def _entries(body: bytes) -> Iterator[int]:
-    """Where the entries of a batch body begin, as far as it is one; each has its size first."""
-    position = 0
+def _groups(body: bytes) -> list[StagedGroup]:
+    try:
+        return decode_groups(body)
+    except ProtocolError:
+        return []  # its processor refuses it
+
+
+def _entry_count(body: bytes) -> int:
+    """The entries of a batch body, as far as it is one; each has its size first."""
+    count = position = 0
     while position + _LENGTH_BYTES <= len(body):
         size = int.from_bytes(body[position : position + _LENGTH_BYTES], "big")
         if size < _LENGTH_BYTES:
-            return
-        yield position
+            break
+        count += 1
         position += size
+    return count
 
 
 def _over(account: Account, words: str) -> AccessRefusedError:

@@ -133,7 +133,8 @@ class PullForbiddenError(RequestError):
 
 
 class RecordAccess(Protocol):
-    """Decides whether the sender of a request may use a message that it names by its place in the log."""
+    """Decides whether the sender of a request may use a message that it names by its place in the log, and
+    counts what it gets."""
 
     def check_read(self, request: Request, topic: str) -> None:
         """RequestError if messages of `topic` may not be read."""
@@ -145,6 +146,14 @@ class RecordAccess(Protocol):
 
     def may_publish(self, request: Request, topic: str) -> bool:
         """The same as a question; an answer is no refusal."""
+        ...
+
+    def pulled(self, request: Request, messages: int, size_bytes: int) -> None:
+        """Messages are about to go to the sender of a request."""
+        ...
+
+    def refusal_counts(self) -> list[tuple[str, int]]:
+        """Every kind of refusal, with how many requests were refused for it."""
         ...
 
 

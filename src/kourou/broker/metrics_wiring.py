@@ -42,6 +42,7 @@ def make_metrics(
         fast_path.on_stored = FastSends(requests, services.now_ms).stored
     return BrokerMetrics(
         config=services.live_config,
+        admission=services.admission,
         files=services.files,
         log=store.log,
         queues=store.queues,

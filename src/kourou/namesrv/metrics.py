@@ -9,6 +9,7 @@ from kourou.metrics.families import Distribution, Family, Kind, Labels, Metric, 
 from kourou.metrics.process import LoopLag, process_families
 
 if TYPE_CHECKING:
+    from kourou.access.gate import AccessGate
     from kourou.namesrv.state import NamesrvState
     from kourou.transport.request_latency import RequestLatency
 
@@ -21,6 +22,12 @@ REQUESTS: Final = Metric(
     "From the arrival of a request to its response.",
     ("request_code", "response_code"),
 )
+REFUSED_REQUESTS: Final = Metric(
+    "kourou_namesrv_access_refusals_total",
+    Kind.COUNTER,
+    "Requests that access control refused; no series without it.",
+    ("kind",),
+)
 
 
 def namesrv_families(
@@ -30,6 +37,7 @@ def namesrv_families(
     connection_count: int,
     scope: Labels,
     *,
+    access: AccessGate | None = None,
     with_process: bool = True,
 ) -> Iterator[Family]:
     """The families of a name server; without those of the process where a broker in it has them."""
@@ -40,6 +48,8 @@ def namesrv_families(
     yield CONNECTIONS.value(connection_count, scope)
     yield BROKERS.family(list(_brokers(state)), scope)
     yield REQUESTS.family(_in_seconds(requests), scope)
+    if access is not None:
+        yield REFUSED_REQUESTS.family([((kind,), count) for kind, count in access.refusal_counts()], scope)
 
 
 def _brokers(state: NamesrvState) -> Iterator[Sample]:

@@ -190,7 +190,13 @@ class NameServer:
         scope = (("node_type", "namesrv"), ("node_id", self.address))
         connections = len(self._running_server.connections)
         families = namesrv_families(
-            self.state, self._requests, self._loop_lag, connections, scope, with_process=with_process
+            self.state,
+            self._requests,
+            self._loop_lag,
+            connections,
+            scope,
+            access=None if self._access is None else self._access.gate,
+            with_process=with_process,
         )
         return list(families)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kourou.access.model import RefusalKind
 from kourou.broker.access import part
 from kourou.protocol.bodies.acl import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from kourou.protocol.bodies.codec import encode_body
@@ -23,6 +24,7 @@ from kourou.protocol.names import RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC
 from kourou.protocol.signature import ACCESS_KEY, SIGNATURE, SigningKeys, signature_of
 from kourou.transport.addresses import parse_address
 from tests.e2e.broker.broker_kit import SUBSCRIPTION, SUSPEND, Peer, running
+from tests.e2e.broker.test_metrics import scrape
 from tests.e2e.broker.transaction_kit import COMMIT, ROLLBACK, TransactionProducer, stored, until
 
 pytestmark = pytest.mark.e2e
@@ -217,6 +219,44 @@ async def test_limits_are_followed_while_the_broker_runs(
         assert answer.code == ResponseCode.SYSTEM_BUSY
         assert "more than 1 bytes are sent per second, wait" in remarks[-1]
         assert (await peer.send(ROOT)).code == 0
+
+
+async def test_queries_count_as_pulls_and_refusals_as_a_metric(tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "limits.json").write_text('{"alice": {"consumedBytesPerSecond": 1}}')
+    async with guarded(tmp_path, **AUTH, rocketmq_home=str(tmp_path), http_port=0) as peer:
+        await peer.create_user(ALICE)
+        await peer.grant("alice", "Topic:TopicTest", "Pub", "Get", "Sub")
+        sent = (await peer.send(ALICE)).ext_fields or {}
+        offset = str(int(sent["msgId"][16:], 16))
+        view = (RequestCode.VIEW_MESSAGE_BY_ID, {"topic": "TopicTest", "offset": offset})
+        query = (RequestCode.QUERY_MESSAGE, {"topic": "TopicTest", "key": "k", "maxNum": "1"})
+        query[1].update(beginTimestamp="0", endTimestamp="9999999999999")
+        assert b"hello" in (await peer.call(view[0], ALICE, view[1])).body
+        for code, fields in (view, query):
+            refused = await peer.call(code, ALICE, fields)
+            assert refused.code == ResponseCode.SYSTEM_BUSY, refused.remark
+            assert "more than 1 bytes are pulled per second" in (refused.remark or "")
+        assert (await peer.send(None)).code == 16
+        found = await scrape(peer.peer.controller)
+        counts = {
+            kind: found.value("kourou_access_refusals_total", kind=kind.name.lower()) for kind in RefusalKind
+        }
+        expected = {RefusalKind.OVER_QUOTA: 2, RefusalKind.NO_CREDENTIALS: 1}
+        assert counts == {kind: expected.get(kind, 0) for kind in RefusalKind}
+
+
+async def test_replies_do_not_publish_to_other_topics(tmp_path: Path) -> None:
+    async with guarded(tmp_path, **AUTH) as peer:
+        await peer.create_user(ALICE)
+        await peer.grant("alice", "Topic:*", "Pub")
+        remarks = []
+        for topic in ("TopicTest", "DefaultCluster_REPLY_TOPIC"):
+            fields = ext_fields_of(send_header(topic))
+            answer = await peer.call(RequestCode.SEND_REPLY_MESSAGE_V2, ALICE, fields, b"hello")
+            remarks.append(answer.remark or "")
+        assert "Topic:TopicTest is no topic for replies" in remarks[0]
+        assert "REPLY_TO_CLIENT" in remarks[1], "admitted, but there is no requester"
 
 
 async def test_refusals_and_administration_are_in_the_audit_log(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kourou.protocol.bodies import UserInfo, decode_body, encode_body
+from kourou.protocol.bodies import AccessTables, UserInfo, decode_body, encode_body
 from kourou.protocol.codes import RequestCode as Code
 from kourou.protocol.command import RemotingCommand
 from kourou.protocol.ext_fields import ext_fields_of
@@ -20,6 +21,7 @@ from kourou.protocol.headers.acl import (
     CreateUserRequestHeader,
     DeleteAclRequestHeader,
     DeleteUserRequestHeader,
+    GetAccessRequestHeader,
     GetUserRequestHeader,
     UpdateUserRequestHeader,
 )
@@ -147,6 +149,21 @@ async def test_tables_are_for_administrators(tmp_path: Path) -> None:
         refused = await ask(peer, Code.GET_KOUROU_ACCESS, keys=SigningKeys("alice", "one"))
         assert refused.code == 16 and not refused.body
         assert b"root-secret" in (await ask(peer, Code.GET_KOUROU_ACCESS)).body
+
+
+async def test_slaves_that_ask_are_audited_when_they_get_passwords(tmp_path: Path) -> None:
+    log = tmp_path / "audit.log"
+    async with running(tmp_path, **AUTH, access_audit_log_path=str(log)) as peer:
+        inner = SigningKeys("inner", "inner-secret")
+        tables = decode_body((await ask(peer, Code.GET_KOUROU_ACCESS, keys=inner)).body, AccessTables)
+        known = GetAccessRequestHeader(kourou_data_version=encode_body(tables.data_version).decode())
+        for keys in (inner, inner, ROOT):
+            answer = await ask(peer, Code.GET_KOUROU_ACCESS, known, keys=keys)
+            assert (answer.code, answer.body) == (0, b"")
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    shown, other = (line for line in lines if line["request"] == "GET_KOUROU_ACCESS")
+    assert (shown["user"], shown["event"], shown["outcome"]) == ("inner", "admin", 0)
+    assert other["user"] == ROOT.access_key
 
 
 async def test_broker_without_users_says_so(tmp_path: Path) -> None:

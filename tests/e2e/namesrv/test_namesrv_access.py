@@ -14,6 +14,7 @@ import pytest
 from kourou.access.auth.data import AuthData
 from kourou.access.auth.model import User, UserType
 from kourou.access.auth.tables import AuthTables
+from kourou.access.model import RefusalKind
 from kourou.config import NamesrvConfig
 from kourou.errors import ConfigError
 from kourou.namesrv import NameServer
@@ -27,6 +28,7 @@ from kourou.protocol.headers import (
 )
 from kourou.protocol.signature import SigningKeys
 from kourou.transport.client import RemotingClient
+from tests.e2e.broker.test_metrics import scrape
 from tests.unit.namesrv.memory_namesrv import topics_body
 
 pytestmark = pytest.mark.e2e
@@ -271,3 +273,17 @@ def test_a_damaged_file_stops_a_start_and_changes_nothing_later(
 def test_both_versions_at_once_are_refused() -> None:
     with pytest.raises(ConfigError, match="exclude each other"):
         NamesrvConfig(acl_enable=True, authentication_enabled=True)
+
+
+async def test_refusals_are_a_metric_by_their_kind(tmp_path: Path) -> None:
+    async with serving(tmp_path, http_port=0) as namesrv:
+        for keys in (None, NORMAL, NORMAL):
+            async with calling(keys) as client:
+                assert (await client.call(namesrv.address, registration(), 5_000)).code == DENIED
+        found = await scrape(namesrv)
+    counts = {
+        kind: found.value("kourou_namesrv_access_refusals_total", kind=kind.name.lower())
+        for kind in RefusalKind
+    }
+    expected = {RefusalKind.NO_CREDENTIALS: 1, RefusalKind.NO_PERMISSION: 2}
+    assert counts == {kind: expected.get(kind, 0) for kind in RefusalKind}

@@ -12,7 +12,7 @@ import pytest
 from kourou.access.audit import AuditedRequest, audited_resource
 from kourou.access.audit_log import MAX_LINES, MAX_REFUSAL_LINES, AuditLog, RotatedFile
 from kourou.access.gate import AccessGate
-from kourou.access.model import AccessCall, AccessRefusedError, Needs, RefusalKind
+from kourou.access.model import AccessCall, AccessRefusedError, Account, Needs, RefusalKind
 from kourou.access.requests import AUDITED, RequestTable
 from kourou.protocol.codes import RequestCode as Code
 from tests.unit.access.kit import ALICE, ROOT, FakeRequest, Rules, signed
@@ -192,3 +192,20 @@ def test_a_line_is_written_without_a_meter(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     AuditedRequest(log, "root", "a", "", None).answered(FakeRequest(Code.DELETE_ACL_CONFIG), 0)
     assert len(taken(log)) == 1
+
+
+@pytest.mark.parametrize(
+    ("account", "are_shown", "is_written"), [(ROOT, False, False), (ROOT, True, True), (ALICE, False, True)]
+)
+def test_secrets_are_audited_when_they_are_shown_or_another_account_asks(
+    tmp_path: Path, account: Account, are_shown: bool, is_written: bool
+) -> None:
+    """A slave asks each few seconds, and gets nothing new."""
+    log = log_of(tmp_path)
+    gate = gate_of(log)
+    request = FakeRequest(Code.GET_KOUROU_FEATURES, signed({}, account))
+    gate.check(request)
+    gate.audit_secrets(request, are_shown=are_shown, usual="root")
+    if request.meter is not None:
+        request.meter.answered(request, 0)
+    assert [line["user"] for line in taken(log)] == ([account.name] if is_written else [])

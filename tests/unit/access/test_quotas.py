@@ -9,6 +9,7 @@ import pytest
 from kourou.access.model import AccessCall, AccessRefusedError, Account, Needs, RefusalKind
 from kourou.access.quotas import AccountLimits, LimitsFile, Quotas
 from kourou.errors import ConfigError
+from kourou.protocol.atomic import StagedGroup, encode_groups
 from kourou.protocol.batch import BatchEntry, encode_batch_entries
 from kourou.protocol.codes import RequestCode as Code
 from tests.unit.access.kit import ALICE, ROOT, FakeConnection
@@ -80,11 +81,38 @@ def test_each_message_of_a_batch_counts(code: int, fields: dict[str, str]) -> No
     assert "wait 3001 ms" in words(quotas, call(Code.SEND_MESSAGE))
 
 
+def test_each_message_of_an_atomic_publish_counts() -> None:
+    quotas = quotas_of(Clock(), produced_messages_per_second=10, produced_bytes_per_second=1_000)
+    entries = encode_batch_entries([BatchEntry(0, b"body" * 10, b"")] * 20)
+    body = encode_groups([StagedGroup("T", queue_id, 0, 0, entries) for queue_id in range(2)])
+    quotas.admit(call(Code.STAGE_KOUROU_ATOMIC, body), ALICE, FakeConnection())
+    found = words(quotas, call(Code.SEND_MESSAGE))
+    assert f"wait {max(3_001, len(body))} ms" in found, "by messages or by bytes"
+    quotas = quotas_of(Clock(), produced_messages_per_second=10)
+    quotas.admit(call(Code.STAGE_KOUROU_ATOMIC, body), ALICE, FakeConnection())
+    assert "wait 3001 ms" in words(quotas, call(Code.SEND_MESSAGE))
+
+
+@pytest.mark.parametrize("body", [b"", b"\xc1", encode_groups([])])
+def test_a_malformed_part_of_an_atomic_publish_counts_as_one(body: bytes) -> None:
+    quotas = quotas_of(Clock(), produced_messages_per_second=1)
+    quotas.admit(call(Code.STAGE_KOUROU_ATOMIC, body), ALICE, FakeConnection())
+    assert "wait 1 ms" in words(quotas, call(Code.SEND_MESSAGE))
+
+
 @pytest.mark.parametrize("body", [b"", b"\0", b"\0\0\0\0", b"\0\0\0\1abc", b"\xff\xff\xff\xff"])
 def test_a_malformed_batch_counts_as_one(body: bytes) -> None:
     quotas = quotas_of(Clock(), produced_messages_per_second=1)
     quotas.admit(call(Code.SEND_BATCH_MESSAGE, body), ALICE, FakeConnection())
     assert "wait 1 ms" in words(quotas, call(Code.SEND_MESSAGE))
+
+
+@pytest.mark.parametrize("code", [Code.QUERY_MESSAGE, Code.VIEW_MESSAGE_BY_ID])
+def test_queries_that_return_messages_are_limited_as_pulls_are(code: int) -> None:
+    quotas = quotas_of(Clock(), consumed_messages_per_second=10)
+    quotas.admit(call(code), ALICE, FakeConnection())
+    quotas.pulled("alice", 30, 0)
+    assert "more than 10 messages are pulled per second" in words(quotas, call(code))
 
 
 def test_pulls_are_limited_by_what_was_pulled() -> None:

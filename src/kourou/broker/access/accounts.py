@@ -148,6 +148,7 @@ class AuthAccounts:
 
     def handlers(self, gate: AccessGate) -> list[Handler]:
         """The admin requests of RocketMQ 5."""
+        inner = self._settings.inner_credentials
         return [
             AuthProcessor(
                 tables=self._tables,
@@ -155,6 +156,7 @@ class AuthAccounts:
                 disk=self._disk,
                 requests=self._requests,
                 changing=self._changing,
+                audit_secrets=partial(gate.audit_secrets, usual=None if inner is None else inner.name),
                 follower=lambda: self._follower,
             ),
             NoPlainAclProcessor(),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kourou.access.auth.changes import (
     acl_of_subject,
@@ -53,10 +53,19 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+class AuditSecrets(Protocol):
+    """Audits a request whose response may have secrets."""
+
+    def __call__(self, request: Request, *, are_shown: bool) -> None:
+        """Before the response: whether it has some."""
+        ...
+
+
 class AuthProcessor:
     """Changes users and policies, and shows them. `is_super` says whether the caller of a request, who was
     authenticated, is a Super user. `changing` is held by whatever changes the tables: each change is made of
-    what the last one left."""
+    what the last one left. `audit_secrets` is called before all users are shown to a slave, or are not as it
+    has them."""
 
     def __init__(
         self,
@@ -66,6 +75,7 @@ class AuthProcessor:
         disk: DiskThreads,
         requests: TaskOwner,
         changing: asyncio.Lock,
+        audit_secrets: AuditSecrets,
         follower: Callable[[], AuthFollower | None] = lambda: None,
     ) -> None:
         self._tables = tables
@@ -73,6 +83,7 @@ class AuthProcessor:
         self._disk = disk
         self._requests = requests
         self._changing = changing
+        self._audit_secrets = audit_secrets
         self._follower = follower
         self._repeated = RepeatedChanges(asyncio.get_running_loop().time)
 
@@ -162,9 +173,11 @@ class AuthProcessor:
 
     def get_tables(self, request: Request) -> None:
         """GET_KOUROU_ACCESS: everything, if the slave has another version."""
-        known = request.header(GetAccessRequestHeader).kourou_data_version
+        known = request.header(GetAccessRequestHeader).kourou_data_version or ""
         data = self._tables.current
-        if known and decode_body(known.encode(), DataVersion) == data.version:
+        has_all = known != "" and decode_body(known.encode(), DataVersion) == data.version
+        self._audit_secrets(request, are_shown=not has_all)
+        if has_all:
             request.reply()
             return
         tables = AccessTables(data.version, data.users_file().users, data.acls_file().acls)

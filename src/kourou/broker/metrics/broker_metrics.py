@@ -37,6 +37,7 @@ from kourou.protocol.versions import CURRENT_VERSION, version_desc
 from kourou.store.producers.producer_table import REFUSALS
 
 if TYPE_CHECKING:
+    from kourou.broker.admission import Admission
     from kourou.broker.atomic.journal import Journal
     from kourou.broker.clock_watch import ClockWatch
     from kourou.broker.delay.timer_messages import TimerMessages
@@ -87,6 +88,7 @@ class BrokerMetrics:
     """What one broker is asked for its metrics. `timers`: None where there are none."""
 
     config: LiveConfig
+    admission: Admission
     files: Files
     log: CommitLog
     queues: ConsumeQueues
@@ -203,6 +205,10 @@ class BrokerMetrics:
             yield metric.value(value, scope)
         refused = [((ruling.name.lower(),), self.sequences.refused[ruling]) for ruling in REFUSALS]
         yield own.REFUSED_SEQUENCES.family(refused, scope)
+        if (access := self.admission.record_access) is not None:
+            yield own.REFUSED_REQUESTS.family(
+                [((kind,), count) for kind, count in access.refusal_counts()], scope
+            )
         yield from self._atomics()
         usages = [(str(folder), usage) for folder, usage in on_disk.log_folders.items()]
         yield own.DISK_TOTAL.family([((name,), usage.total_bytes) for name, usage in usages], scope)

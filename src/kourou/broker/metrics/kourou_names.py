@@ -73,6 +73,12 @@ REFUSED_SEQUENCES: Final = Metric(
     "Messages of idempotent producers that were refused.",
     ("reason",),
 )
+REFUSED_REQUESTS: Final = Metric(
+    "kourou_access_refusals_total",
+    Kind.COUNTER,
+    "Requests that access control refused; no series without it.",
+    ("kind",),
+)
 ATOMIC_BEGUN: Final = Metric(
     "kourou_atomic_begun_total",
     Kind.COUNTER,

@@ -107,7 +107,10 @@ class QueryMessageProcessor:
             index_last_update_timestamp=index.end_timestamp,
             index_last_update_phyoffset=index.end_phy_offset,
         )
-        request.reply(header, b"".join(records))
+        body = b"".join(records)
+        if self._admission.record_access is not None:
+            self._admission.record_access.pulled(request, len(records), len(body))
+        request.reply(header, body)
 
     def view_message_by_id(self, request: Request) -> None:
         """VIEW_MESSAGE_BY_ID: the one record at a place of the log."""
@@ -124,6 +127,7 @@ class QueryMessageProcessor:
             if self._admission.record_access is not None:
                 topic = decode_record(record).topic
                 self._admission.check_record_read(request, topic, admitted=header.topic)
+                self._admission.record_access.pulled(request, 1, len(record))
             request.reply(body=record)
 
         self._records.when_read(request, read, answer)

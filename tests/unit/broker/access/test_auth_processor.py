@@ -14,7 +14,7 @@ from kourou.access.auth.tables import AuthTables
 from kourou.broker.access.absent import NoAuthProcessor
 from kourou.broker.access.auth_processor import AuthProcessor
 from kourou.broker.part import processors_of
-from kourou.protocol.bodies import AclInfo, UserInfo, decode_body, encode_body
+from kourou.protocol.bodies import AclInfo, DataVersion, UserInfo, decode_body, encode_body
 from kourou.protocol.codes import RequestCode as Code
 from kourou.protocol.command import RemotingCommand
 from kourou.protocol.headers.acl import (
@@ -22,6 +22,7 @@ from kourou.protocol.headers.acl import (
     CreateUserRequestHeader,
     DeleteAclRequestHeader,
     DeleteUserRequestHeader,
+    GetAccessRequestHeader,
     GetAclRequestHeader,
     GetUserRequestHeader,
     ListAclsRequestHeader,
@@ -43,6 +44,7 @@ class AuthBroker(MemoryBroker):
     def __init__(self, root: Path, **keys: Any) -> None:
         self.auth_tables = AuthTables(root / "config", lambda: 7)
         self.auth_tables.adopt(data(ALICE, ROOT))
+        self.audited: list[bool] = []
         super().__init__(root, **keys)
 
     def processors(self) -> dict[int, Processor]:
@@ -54,6 +56,7 @@ class AuthBroker(MemoryBroker):
                     disk=self.disk,
                     requests=self.requests,
                     changing=asyncio.Lock(),
+                    audit_secrets=lambda request, *, are_shown: self.audited.append(are_shown),
                 )
             ]
         )
@@ -156,3 +159,13 @@ async def test_broker_without_users_says_so(broker: AuthBroker) -> None:
     answer = await broker.ask(Code.AUTH_LIST_USER)
     assert answer.code == 1
     assert (answer.remark or "").startswith("The authenticationMetadataProvider is not configured")
+
+
+async def test_tables_are_audited_as_shown_unless_a_slave_has_them(broker: AuthBroker) -> None:
+    version = broker.auth_tables.current.version
+    for known, is_shown in ((None, True), (DataVersion(timestamp=99), True), (version, False)):
+        text = None if known is None else encode_body(known).decode()
+        header = GetAccessRequestHeader(kourou_data_version=text)
+        answer = await broker.ask(Code.GET_KOUROU_ACCESS, header)
+        assert (bool(answer.body), broker.audited[-1]) == (is_shown, is_shown)
+    assert len(broker.audited) == 3
