@@ -1,0 +1,1 @@
+"""POP: consumers take messages for a while, and acknowledge each one."""
