@@ -9,11 +9,19 @@ from typing import Any
 
 import pytest
 
-from kourou import AsyncProducer, AsyncPushConsumer, Credentials, Message, MessageExt
+from kourou import (
+    AsyncProducer,
+    AsyncPullConsumer,
+    AsyncPushConsumer,
+    Credentials,
+    Message,
+    MessageExt,
+    MessageQueue,
+)
 from kourou.admin.acls import create_acl, entries_of
 from kourou.admin.session import Admin
 from kourou.admin.users import create_user
-from kourou.errors import SendFailedError
+from kourou.errors import AccessDeniedError, SendFailedError
 from kourou.testing.cluster import Cluster, cluster
 from tests.e2e.client.kit.push_kit import until
 
@@ -83,3 +91,43 @@ async def test_a_consumer_logs_its_refusal_once(guarded: Cluster, caplog: pytest
         each for each in caplog.records if each.levelno == logging.WARNING and NO_GROUP in each.getMessage()
     ]
     assert len(warned) <= 1
+
+
+ROUNDS = 100
+"""More than wrong logins lock a user out."""
+
+
+async def check_not_locked_out(guarded: Cluster) -> None:
+    async with AsyncProducer("g", namesrv=guarded.namesrv_addr, credentials=SHOP) as producer:
+        assert (await producer.send(Message("Orders", b"x"))).is_ok
+
+
+@pytest.mark.parametrize("options", [{}, {"model": "broadcasting"}, {"orderly": True}], ids=repr)
+async def test_a_consumer_with_a_wrong_key_does_not_lock_out_its_user(
+    guarded: Cluster, options: dict[str, Any]
+) -> None:
+    async def handler(message: MessageExt) -> None:
+        raise AssertionError("it may not read")
+
+    await check_not_locked_out(guarded)
+    wrong = Credentials(SHOP.access_key, "another-secret")
+    consumer = AsyncPushConsumer("billing", namesrv=guarded.namesrv_addr, credentials=wrong, **options)
+    await consumer.subscribe("Orders", handler)
+    async with consumer:
+        assert consumer._engine is not None
+        for _ in range(ROUNDS):
+            await consumer._instance.heartbeat()
+            await consumer._engine.rebalancer.rebalance()
+            await consumer._instance.refresh_routes()
+        await check_not_locked_out(guarded)
+
+
+async def test_pulls_with_a_wrong_key_do_not_lock_out_its_user(guarded: Cluster) -> None:
+    await check_not_locked_out(guarded)
+    wrong = Credentials(SHOP.access_key, "another-secret")
+    queue = MessageQueue("Orders", guarded.broker.config.broker_name, 0)
+    async with AsyncPullConsumer("billing", namesrv=guarded.namesrv_addr, credentials=wrong) as consumer:
+        for _ in range(ROUNDS):
+            with pytest.raises(AccessDeniedError, match="check signature failed"):
+                await consumer.pull(queue, queue_offset=0)
+        await check_not_locked_out(guarded)

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 from kourou.client.core.routes import Routes
 from kourou.errors import (
+    AccessDeniedError,
     ConnectError,
     ConnectionLostError,
     KourouError,
@@ -29,6 +30,7 @@ _NOT_MASTER: Final = frozenset({ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode
 _FIRST_PAUSE_S: Final = 0.1
 _MAX_PAUSE_S: Final = 0.5
 _MAX_REPEAT_S: Final = 1.0
+_MAX_REFUSED_S: Final = 30.0
 # After that the broker is down, and many clients may search.
 _QUICK_S: Final = 20.0
 _SLOW_PAUSE_S: Final = 2.0
@@ -111,10 +113,12 @@ class MasterSearch:
                 await self.pause(queue.broker_name, error, failures)
 
     async def pause(self, broker_name: str, error: Exception, failures: int) -> None:
-        """Wait before a request is repeated, shorter after the first failures. If another broker may be
-        master, it is searched for, and the pause ends when it is found."""
+        """Wait before a request is repeated, shorter after the first failures, and much longer after many
+        refusals of access control, which only an administrator ends. If another broker may be master, it is
+        searched for, and the pause ends when it is found."""
         now = asyncio.get_running_loop().time
-        end = now() + min(_MAX_REPEAT_S, _FIRST_PAUSE_S * 2 ** min(failures - 1, 10))
+        max_s = _MAX_REFUSED_S if isinstance(error, AccessDeniedError) else _MAX_REPEAT_S
+        end = now() + min(max_s, _FIRST_PAUSE_S * 2 ** min(failures - 1, 10))
         if is_elsewhere(error):
             await self.wait(broker_name, _MAX_REPEAT_S)
         await asyncio.sleep(max(0.0, end - now()))

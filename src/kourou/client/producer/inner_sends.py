@@ -67,6 +67,6 @@ class InnerSends:
             max_reconsume_times=max_reconsume_times,
         )
         command = self._instance.api.command(RequestCode.SEND_MESSAGE_V2, header, body)
-        answer = await self._instance.remoting.call(address, command, _TIMEOUT_MS)
+        answer = await self._instance.api.exchange(address, command, _TIMEOUT_MS)
         if answer.code not in _STORED:
             raise self._instance.api.response_error(answer, address)

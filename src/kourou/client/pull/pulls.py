@@ -91,7 +91,7 @@ async def pull(
     broker_id: int = MASTER_ID,
 ) -> PullResult:
     """Pull once. ResponseError for codes that are not a PullStatus, RemotingError if the call fails."""
-    answer = await api.remoting.call(address, api.command(code, header), timeout_ms)
+    answer = await api.exchange(address, api.command(code, header), timeout_ms)
     if answer.code not in _STATUSES:
         raise api.response_error(answer, address)
     return pull_result(answer, address, broker_name, broker_id)

@@ -13,7 +13,7 @@ from kourou.client.core import master_search
 from kourou.client.core.api import ClientApi
 from kourou.client.core.master_search import MasterSearch
 from kourou.client.core.routes import Routes
-from kourou.errors import ConnectError, NoRouteError, ResponseError
+from kourou.errors import AccessDeniedError, ConnectError, NoRouteError, ResponseError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.codes import ResponseCode
 from kourou.transport.tasks import TaskOwner
@@ -100,3 +100,23 @@ async def test_a_request_ends_with_its_error_when_no_master_is_found_or_another_
         brokers.routes.brokers["a"] = {0: "old:1"}
         with pytest.raises(ResponseError, match="wrong group"):
             await masters.call_master(QUEUE, 10, refused)
+
+
+async def test_a_refusal_is_repeated_less_and_less_often_other_failures_each_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(round(seconds, 1))
+
+    monkeypatch.setattr(master_search, "_FIRST_PAUSE_S", 0.1)
+    brokers = Set(found_after=1)
+    async with searching(brokers) as masters:
+        with monkeypatch.context() as patched:
+            patched.setattr(asyncio, "sleep", sleep)
+            for error in (AccessDeniedError(16, "no permission"), ResponseError(1, "failed")):
+                for failures in (1, 5, 9, 1_000):
+                    await masters.pause("a", error, failures)
+    assert pauses == [0.1, 1.6, 25.6, 30.0, 0.1, 1.0, 1.0, 1.0]
+    assert brokers.asked == 0
