@@ -34,6 +34,8 @@ from kourou.protocol.properties import (
 _TRANSACTION_MASK: Final = MessageSysFlag.TRANSACTION_MASK.value
 _NO_FLAG: Final = 0
 _TAGS: Final = MessageConst.PROPERTY_TAGS
+_MAX_PRIORITY: Final = (1 << 31) - 1  # an int of Java
+_MAX_PRIORITY_DIGITS: Final = 10
 
 
 class Message:
@@ -46,6 +48,8 @@ class Message:
     At most one delay: a `delay_time_level` (1 to 18: 1s 5s 10s 30s 1m … 2h), `delay_time_ms`
     from now, or `deliver_time_ms`, a datetime or milliseconds since 1970; the last two need a
     broker of version 5.
+    `priority` is 0 or more, higher is delivered first: for topics with `message.type=PRIORITY`
+    that are read by POP; needs RocketMQ 5.5 or Kourou.
     With `wait_store_msg_ok=False` the broker answers without waiting for flush or replica.
     """
 
@@ -63,6 +67,7 @@ class Message:
         delay_time_level: int = 0,
         delay_time_ms: int = 0,
         deliver_time_ms: int | datetime = 0,
+        priority: int | None = None,
         wait_store_msg_ok: bool = True,
     ) -> None:
         if problem := topic_problem(_text(topic, "a topic")):
@@ -91,6 +96,8 @@ class Message:
             self.put_property(MessageConst.PROPERTY_KEYS, joined_keys)
         if delay_time_level or delay_time_ms or deliver_time_ms:
             self._put_delay(delay_time_level, delay_time_ms, deliver_time_ms)
+        if priority is not None:
+            self.put_property(MessageConst.PROPERTY_PRIORITY, str(_checked_priority(priority)))
         # Absent means true, to every broker.
         if wait_store_msg_ok is not True:
             if wait_store_msg_ok is not False:
@@ -133,6 +140,11 @@ class Message:
     def delay_time_level(self) -> int:
         """The delay level, 0 for none."""
         return int(self._properties.get(MessageConst.PROPERTY_DELAY_TIME_LEVEL, 0))
+
+    @property
+    def priority(self) -> int | None:
+        """The priority; None if it has none."""
+        return _priority_of(self._properties)
 
     @property
     def wait_store_msg_ok(self) -> bool:
@@ -237,6 +249,11 @@ class MessageExt(msgspec.Struct, eq=False):
         """The words that the message can be found by."""
         return _split_keys(self.properties)
 
+    @property
+    def priority(self) -> int | None:
+        """The priority that the producer gave; None if it gave none."""
+        return _priority_of(self.properties)
+
     def get_property(self, name: str) -> str | None:
         """One property, reserved or not."""
         return self.properties.get(name)
@@ -293,6 +310,23 @@ def _check_flag(flag: object) -> None:
         raise wrong_type("flag", "an int", flag)
     if not -(1 << 31) <= flag < 1 << 31:  # type: ignore[operator]
         raise MessageRefusedError(f"flag {flag} does not fit its 32 bits")
+
+
+def _checked_priority(value: Any) -> int:
+    if not is_int(value):
+        raise wrong_type("priority", "an int", value)
+    if not 0 <= value <= _MAX_PRIORITY:
+        raise MessageRefusedError(
+            f"priority is {value}; it is from 0, the lowest, to {_MAX_PRIORITY}; "
+            "priorities at or above the number of a topic's queues are equal"
+        )
+    return index(value)
+
+
+def _priority_of(properties: Mapping[str, str]) -> int | None:
+    text = properties.get(MessageConst.PROPERTY_PRIORITY, "")
+    # Any program may have written the property.
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_PRIORITY_DIGITS else None
 
 
 def _delay(name: str, value: Any) -> int:

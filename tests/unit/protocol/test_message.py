@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kourou.errors import ProtocolError
+from kourou.errors import MessageRefusedError, ProtocolError
 from kourou.protocol.layout import MESSAGE_MAGIC_CODE
 from kourou.protocol.message import Message, MessageExt
 from kourou.protocol.message_id import encode_host
@@ -61,6 +61,23 @@ def test_arguments_become_reserved_properties() -> None:
     assert (message.keys, message.delay_time_level, message.wait_store_msg_ok) == (("a", "b"), 3, False)
     assert Message("T", b"x", delay_time_ms=1500).get_property("TIMER_DELAY_MS") == "1500"
     assert Message("T", b"x", deliver_time_ms=10**12).get_property("TIMER_DELIVER_MS") == "1000000000000"
+
+
+def test_a_priority_is_a_number_from_zero() -> None:
+    assert Message("T", b"x", priority=0).properties == {"_SYS_MSG_PRIORITY_": "0"}
+    assert (Message("T", b"x", priority=7).priority, Message("T", b"x").priority) == (7, None)
+    for wrong in (-1, 1 << 31):
+        with pytest.raises(MessageRefusedError, match="from 0"):
+            Message("T", b"x", priority=wrong)
+    for no_number in (True, "3"):
+        with pytest.raises(TypeError, match="priority must be an int"):
+            Message("T", b"x", priority=no_number)  # type: ignore[arg-type]
+    assert stored(properties=b"_SYS_MSG_PRIORITY_\x013\x02").priority == 3
+    assert [stored(properties=b"_SYS_MSG_PRIORITY_\x01" + raw).priority for raw in (b"-1", b"x")] == [
+        None
+    ] * 2
+    with pytest.raises(MessageRefusedError):
+        Message("T", b"x", properties={"_SYS_MSG_PRIORITY_": "1"})
 
 
 def test_properties_of_the_application() -> None:

@@ -103,7 +103,7 @@ def test_text_that_is_no_utf8_is_read_and_written_as_java_does() -> None:
 
 
 def test_reserved_names_are_those_of_java() -> None:
-    assert len(RESERVED_PROPERTIES) == 51
+    assert len(RESERVED_PROPERTIES) == 52
     assert {"TAGS", "KEYS", "UNIQ_KEY", "DELAY", "1ST_POP_TIME", "__CRC32#"} <= RESERVED_PROPERTIES
     # Java leaves these to applications.
     assert RESERVED_PROPERTIES.isdisjoint(
