@@ -174,8 +174,8 @@ class AcceptedSocket:
         if self._context is None:
             raise OSError(
                 errno.EPROTO,
-                "it opens a TLS connection, and this port serves plaintext only; check tls.server.certPath and "
-                "tls.server.mode here, or switch TLS off there",
+                "it opens a TLS connection, and this port serves plaintext only; check tls.server.certPath "
+                "and tls.server.mode here, or switch TLS off there",
             )
         self._socket = TlsSocket(peer, self._context)
 

@@ -246,6 +246,27 @@ async def test_certificates_of_slaves_can_be_required(
             await equal(of_master, of_slave)
 
 
+async def test_a_master_that_may_be_apaches_gets_plaintext_unless_tls_is_demanded(
+    tmp_path: Path, serving: Keys, issuer: Issuer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a name server a slave does not know whose master it is, and uses Apache's link."""
+    outgoing = {
+        "tls_enable": True,
+        "tls_client_auth_server": True,
+        "tls_client_trust_cert_path": str(issuer.cert_path),
+    }
+    async with master(tmp_path, **serving) as of_master:
+        for demanded in (None, True):
+            outgoing["tls_enable_ha"] = demanded
+            async with slave(tmp_path, ha_master_address=ha_address(of_master), **outgoing) as of_slave:
+                await of_master.send()
+                await equal(of_master, of_slave)
+                (link,) = links(of_master)
+                assert link.is_tls == bool(demanded)
+    (line,) = problems_of_slave(caplog)
+    assert line.startswith("the link to the master is not encrypted, although tls.enable is on")
+
+
 async def test_a_renewed_certificate_is_used_while_a_slave_is_connected(
     tmp_path: Path, serving: Keys, verifying: Keys, issuer: Issuer, caplog: pytest.LogCaptureFixture
 ) -> None:

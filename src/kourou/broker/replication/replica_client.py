@@ -98,6 +98,7 @@ class ReplicaClient:
         self._tls_config = ha_client_tls(config.current)
         self._tls = follow_client(self._tls_config, "the link to the master")
         self._master: MasterAddress | None = None
+        self._plaintext_master: MasterAddress | None = None
         self._changed = asyncio.Event()
         self._reported = -1
         self._master_epochs: tuple[Epoch, ...] = ()
@@ -247,9 +248,18 @@ class ReplicaClient:
     async def _tls_context(self, *, is_own: bool) -> ssl.SSLContext | None:
         """What a link begins with; None: plaintext. Apache's masters offer no TLS here, so that `tls.enable`
         is not about them."""
-        config = self._config.current
         await self._tls.look_when_due(self._loop.time(), self._tls_config.look_every_s)
-        return self._tls.context if is_own or config.tls_enable_ha else None
+        context = self._tls.context
+        if context is None or is_own or self._config.current.tls_enable_ha:
+            return context
+        if self._master != self._plaintext_master:
+            self._plaintext_master = self._master
+            _log.warning(
+                "the link to the master is not encrypted, although tls.enable is on: the master is Apache's, "
+                "or not known as Kourou's; tls.enable.ha=true demands TLS of it, tls.enable.ha=false ends "
+                "this warning"
+            )
+        return None
 
     def _hello(self) -> SlaveHello:
         config, log = self._config.current, self._commit_log

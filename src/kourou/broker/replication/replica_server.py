@@ -177,11 +177,12 @@ class ReplicaServer:
             )
         if not answer.refusal:
             _log.info(
-                "slave %d (%s) at %s follows from %d on, this log ends at %d",
+                "slave %d (%s) at %s follows from %d on, %s TLS, this log ends at %d",
                 hello.broker_id,
                 hello.software,
                 link.address,
                 answer.start_phy_offset,
+                "with" if link.is_tls else "without",
                 log.max_phy_offset,
             )
         epoch = 0 if self._reign is None else self._reign.epoch
