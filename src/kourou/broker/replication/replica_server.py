@@ -11,12 +11,10 @@ the place of another one, so that silent connections keep no slave out.
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import socket
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine
-from ipaddress import IPv6Address, ip_address, ip_network
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -24,6 +22,7 @@ from msgspec.structs import replace
 from kourou import __version__
 from kourou.broker.replication.replica_link import SLAVE_CLOSED, ReplicaLink, ReplicaRefusedError
 from kourou.config.broker import SYNC_MASTER
+from kourou.config.networks import source_of
 from kourou.errors import ConfigError
 from kourou.protocol.ha import MasterHello, SlaveHello
 from kourou.store.replica.handshake import MasterLog, answer_hello, first_offset
@@ -59,8 +58,6 @@ _MAX_LINES: Final = 256
 _SOFTWARE: Final = f"kourou {__version__}"
 _STOPPING: Final = "the broker stops"
 _CROWDED_OUT: Final = "it has not become a slave, and others wait"
-# So much of an IPv6 address is one customer's.
-_PREFIX_BITS: Final = 64
 
 
 class ReplicaServer:
@@ -318,15 +315,5 @@ class ReplicaServer:
 def crowding_out(unproven: Collection[ReplicaLink]) -> ReplicaLink:
     """Which connection loses its place to a newcomer: the oldest of those that come from where most come
     from, and one that has been given a challenge last of all."""
-    counts = Counter(_origin(link.host) for link in unproven)
-    return min(unproven, key=lambda link: (-counts[_origin(link.host)], bool(link.challenge), link.opened))
-
-
-# Under a flood it is asked for every place each time.
-@functools.lru_cache(maxsize=1024)
-def _origin(host: str) -> str:
-    """The address, or the network of one machine with many addresses."""
-    address = ip_address(host.partition("%")[0])
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is None:
-        return str(ip_network((address, _PREFIX_BITS), strict=False))
-    return host
+    counts = Counter(source_of(link.host) for link in unproven)
+    return min(unproven, key=lambda link: (-counts[source_of(link.host)], bool(link.challenge), link.opened))
