@@ -3,7 +3,8 @@
     the dispatcher         runs the request checks before any processor (transport/dispatcher.py)
     the fast path          is closed while a check has to see each send (send/fast_send_path.py), unless the
                            compiled kernel decides in its place (send/signed_sends.py)
-    remembered decisions   hold for one `ruling` (send and pull targets); the compiled kernel compares it too
+    remembered decisions   hold for one `ruling` (send and pull targets, known senders); the compiled kernel
+                           compares it too
     parked requests        are checked again when they continue under another ruling (held and cold pulls)
 
 A check says what it has to see: a `RequestCheck` every request of some codes, a `MessageCheck` every message

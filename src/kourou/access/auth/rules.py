@@ -55,6 +55,11 @@ class AuthRules:
         self._accounts: dict[str, Account] = {}
         self._decided_for: AuthData = tables.current
 
+    @property
+    def version(self) -> object:
+        """Users and policies: a change makes others."""
+        return self._tables.current
+
     def check(self, call: AccessCall) -> Account | None:
         """The account of the caller; None: a request that needs no user. AccessRefusedError."""
         if self._is_exempt(call):

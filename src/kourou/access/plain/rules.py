@@ -57,6 +57,11 @@ class PlainRules:
         """The accounts in force."""
         return self._table
 
+    @property
+    def version(self) -> object:
+        """The table: a change makes another one."""
+        return self._table
+
     # -- decisions -------------------------------------------------------------------------------
 
     def check(self, call: AccessCall) -> Account | None:
