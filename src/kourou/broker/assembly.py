@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Self
 
 from kourou.access.inner_keys import has_access_control, inner_keys, own_account
-from kourou.broker import wiring
+from kourou.broker import pop_wiring, wiring
 from kourou.broker.connection_state import ConnectionState
 from kourou.broker.part import BrokerPart, HandlersPart, processors_of
 from kourou.broker.registration.out_api import BrokerOuterApi
@@ -155,6 +155,7 @@ class RunningBroker:
             own = own_account()
             keys = SigningKeys(own.name, own.secret_key)
         access = wiring.access_part(services, own)
+        orders = pop_wiring.order_part(services)
         handlers: tuple[BrokerPart, ...] = (
             *access,
             wiring.tables_part(services),
@@ -163,6 +164,7 @@ class RunningBroker:
             wiring.groups_part(services),
             wiring.stats_part(services),
             wiring.pull_part(services),
+            orders,
             sends,
             wiring.producers_part(services),
             HandlersPart(wiring.config_processor(services, retention), *setup.handlers),
@@ -179,7 +181,7 @@ class RunningBroker:
         master_found: Callable[[str | None, str | None], None] | None = None
         self.slave: SlavePart | None = None
         if config.is_slave:
-            also_follow = wiring.followed_access(access, client)
+            also_follow = (*wiring.followed_access(access, client), orders.follow)
             self.slave = slave = wiring.slave_part(services, epochs, client, membership, also_follow)
             handlers = (*handlers, slave)
             # The master of a fail-over set is found in etcd.

@@ -21,6 +21,7 @@ from kourou.broker.groups.producers import ProducerManager
 from kourou.broker.groups.rebalance_lock import RebalanceLockManager
 from kourou.broker.hooks import BrokerHooks
 from kourou.broker.part import Handler
+from kourou.broker.pop.order_table import OrderTable
 from kourou.broker.pull.long_polling import PullRequestHoldService
 from kourou.broker.pull.pull_message_processor import PullMessageProcessor
 from kourou.broker.pull.pull_targets import PullTargets
@@ -111,6 +112,8 @@ class BrokerServices:
     topics: TopicConfigManager
     groups: SubscriptionGroupManager
     offsets: ConsumerOffsetManager
+    order_table: OrderTable
+    """What orderly POP has handed out."""
     producers: ProducerManager
     consumers: ConsumerManager
     notifier: ConsumerIdsNotifier
@@ -272,6 +275,7 @@ class BrokerServices:
             topics=topics,
             groups=groups,
             offsets=offsets,
+            order_table=OrderTable(_table(setup, "consumerOrderInfo.json"), now_ms, offsets),
             producers=ProducerManager(),
             consumers=consumers,
             notifier=notifier,

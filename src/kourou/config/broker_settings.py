@@ -468,6 +468,13 @@ class BrokerSettings:
         high=65_536,
         live=False,
     )
+    enable_notify_after_pop_order_lock_release: bool = _consuming(
+        "enableNotifyAfterPopOrderLockRelease",
+        BOOL,
+        True,
+        "Messages popped in order are delivered again as soon as their invisible time ends. Otherwise with "
+        "the next pop.",
+    )
     auto_delete_unused_stats: bool = _consuming(
         "autoDeleteUnusedStats", BOOL, True, "Delete the statistics of a topic or group together with it."
     )
