@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Self
 from kourou.access.inner_keys import has_access_control, inner_keys, own_account
 from kourou.broker import pop_wiring, wiring
 from kourou.broker.connection_state import ConnectionState
+from kourou.broker.filters.part import FiltersPart
 from kourou.broker.part import BrokerPart, HandlersPart, processors_of
 from kourou.broker.registration.out_api import BrokerOuterApi
 from kourou.broker.registration.registration import OutboundPart, Registration, RegistrationPart, identity_of
@@ -161,6 +162,7 @@ class RunningBroker:
             wiring.tables_part(services),
             wiring.transactions_part(services, transactions),
             wiring.delayed_delivery(services),
+            FiltersPart(services.plugins),
             wiring.groups_part(services),
             wiring.stats_part(services),
             wiring.pull_part(services),

@@ -16,6 +16,7 @@ from kourou.broker.clock_watch import ClockWatch
 from kourou.broker.delay.delay_offsets import DelayOffsetManager
 from kourou.broker.delay.delayed_messages import DelayedMessages
 from kourou.broker.delay.timer_messages import TimerMessages
+from kourou.broker.filters.plugin_host import PluginHost
 from kourou.broker.groups.consumers import ConsumerIdsNotifier, ConsumerManager
 from kourou.broker.groups.producers import ProducerManager
 from kourou.broker.groups.rebalance_lock import RebalanceLockManager
@@ -117,6 +118,8 @@ class BrokerServices:
     producers: ProducerManager
     consumers: ConsumerManager
     notifier: ConsumerIdsNotifier
+    plugins: PluginHost
+    """Filters that the operator has installed."""
     locks: RebalanceLockManager
     stats: BrokerStatsManager
     lag: ConsumerLag
@@ -188,6 +191,7 @@ class BrokerServices:
         offsets = ConsumerOffsetManager(_table(setup, "consumerOffset.json"), live_config.get, now_ms)
         notifier = ConsumerIdsNotifier(live_config.get)
         consumers = ConsumerManager(clock.monotonic_ms, notifier)
+        plugins = PluginHost(live_config, clock.monotonic_ms)
         stats = BrokerStatsManager(
             config.broker_cluster_name, clock.monotonic_ms(), topics.is_system, wall_ms=now_ms()
         )
@@ -212,6 +216,7 @@ class BrokerServices:
         )
         holds = PullRequestHoldService(store.queues.find, cycles.open, lambda pull: pulls.resume(pull))
         replica_status = ReplicaStatus()
+        records = RecordReader(store.log, disk, requests)
         pulls = PullMessageProcessor(
             config=live_config,
             log=store.log,
@@ -226,8 +231,15 @@ class BrokerServices:
             address=address,
             hooks=setup.hooks,
             targets=PullTargets(
-                config=live_config, admission=admission, topics=topics, groups=groups, consumers=consumers
+                config=live_config,
+                admission=admission,
+                topics=topics,
+                groups=groups,
+                consumers=consumers,
+                plugins=plugins,
             ),
+            plugins=plugins,
+            records=records,
             is_cut_off=lambda: replica_status.why_not_following is not None,
         )
         store.dispatcher.on_publish.append(StoreStats(stats, now_ms).published)
@@ -253,7 +265,6 @@ class BrokerServices:
             class_loader_hash=start_ms,
             now_ms=now_ms,
         )
-        records = RecordReader(log, disk, requests)
         lag = ConsumerLag(
             topics=topics,
             groups=groups,
@@ -279,6 +290,7 @@ class BrokerServices:
             producers=ProducerManager(),
             consumers=consumers,
             notifier=notifier,
+            plugins=plugins,
             locks=RebalanceLockManager(clock.monotonic_ms),
             stats=stats,
             lag=lag,

@@ -185,6 +185,8 @@ def groups_part(services: BrokerServices) -> HandlersPart:
         producers=producers,
         consumers=consumers,
         cycles=services.cycles,
+        plugins=services.plugins,
+        requests=services.requests,
         monotonic_ms=services.monotonic_ms,
     )
     return HandlersPart(

@@ -231,6 +231,35 @@ class BrokerSettings:
         "without it, Python code does the same.",
         live=False,
     )
+    filter_plugins: str = _own(
+        "filterPlugins",
+        STRING,
+        "*",
+        "Installed filters that consumers may name, separated by commas; * means all, nothing none "
+        "([filters](filters.md)).",
+    )
+    filter_plugin_timeout_millis: int = _own(
+        "filterPluginTimeoutMillis",
+        INT,
+        1_000,
+        "How long a filter may take for a batch of up to 256 messages.",
+        low=10,
+    )
+    filter_plugin_fence_millis: int = _own(
+        "filterPluginFenceMillis",
+        INT,
+        30_000,
+        "How long pulls by a filter that is slow or broken are rejected.",
+        low=100,
+    )
+    filter_plugin_memory_mb: int = _own(
+        "filterPluginMemoryMb",
+        INT,
+        1024,
+        "Limit of the address space of a filter's process, in MiB; 0 means no limit.",
+        low=0,
+        live=False,
+    )
 
     auto_create_topic_enable: bool = _topics(
         "autoCreateTopicEnable",
