@@ -28,12 +28,13 @@ from kourou.access.model import (
     Needs,
     RefusalKind,
 )
-from kourou.access.needs import ADMINISTRATOR, SUB_OR_GET, publish, read_messages
+from kourou.access.needs import ADMINISTRATOR, SUB_OR_GET, own, publish, read_messages
 from kourou.access.quotas import Quotas
 from kourou.access.requests import AUDITED, BODY_CODES, RequestTable
 from kourou.access.signatures import is_signed_by
 from kourou.errors import KourouError, ProtocolError, RequestError
 from kourou.protocol.codes import ResponseCode
+from kourou.protocol.producer_sequence import NAME_PREFIX, owner_digits
 from kourou.protocol.signature import ACCESS_KEY
 from kourou.protocol.signed_send import SignedSend
 
@@ -166,6 +167,36 @@ class AccessGate:
         except AccessRefusedError:
             return False
         return True
+
+    def check_producer(self, request: GateRequest, identity: str) -> Account | None:
+        """Check that the sender of a request may send as an idempotent producer: of a name that is the owner
+        of its group, of a random id the account that has opened it, of both an administrator. The account;
+        None: it is exempt, or may from here only."""
+        account = self.account_of(request)
+        producer_id = identity.rpartition(":")[0]
+        if account is None or account.is_admin:
+            return account
+        if not producer_id.startswith(NAME_PREFIX):
+            self._check_owner(request, account, producer_id)
+            return account
+        needs = own(producer_id.removeprefix(NAME_PREFIX))
+        if self._rules.has_everywhere(account.name, needs):
+            return account
+        self._check_needs(request, needs)
+        return None
+
+    def _check_owner(self, request: GateRequest, account: Account, producer_id: str) -> None:
+        if producer_id.endswith(owner_digits(account.name)):
+            return
+        error = AccessRefusedError(
+            RefusalKind.NO_PERMISSION,
+            ResponseCode.NO_PERMISSION,
+            f"idempotent producer {producer_id[:_LOGGED_CHARACTERS]} was opened by another account than "
+            f"{account.name}: open one",
+            user=account.name,
+        )
+        self._refused(_call_of(request), error)
+        raise error
 
     def sender(self, access_key: str, topic: str) -> Account | None:
         """The account that may send to `topic` from everywhere, its signature provided. None: `check` has to

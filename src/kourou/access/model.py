@@ -140,6 +140,10 @@ class AccessRules(Protocol):
         AccessRefusedError."""
         ...
 
+    def has_everywhere(self, access_key: str, needs: Needs) -> bool:
+        """Whether an account has all of these needs from every address."""
+        ...
+
     def sender(self, access_key: str, topic: str) -> Account | None:
         """The account that may send to `topic` from every address, its signature provided. None: look at
         each request (`check`). Holds until the rules change (`on_change` of their owner)."""

@@ -14,7 +14,7 @@ from kourou.access.auth.rules import AuthRules
 from kourou.access.auth.settings import AuthSettings
 from kourou.access.gate import AccessGate
 from kourou.access.lockout import Lockout
-from kourou.access.model import AccessCall, AccessRefusedError, AccessRules, Account, RefusalKind
+from kourou.access.model import AccessCall, AccessRefusedError, AccessRules, Account, Needs, RefusalKind
 from kourou.access.plain.accounts_file import AccountFiles
 from kourou.access.plain.rules import PlainRules
 from kourou.access.quotas import AccountLimits, Quotas
@@ -90,6 +90,9 @@ class Counted:
     def check(self, call: AccessCall) -> Account | None:
         self.count += 1
         return self._rules.check(call)
+
+    def has_everywhere(self, access_key: str, needs: Needs) -> bool:
+        return self._rules.has_everywhere(access_key, needs)
 
     def sender(self, access_key: str, topic: str) -> Account | None:
         return self._rules.sender(access_key, topic)
