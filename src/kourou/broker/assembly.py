@@ -16,6 +16,7 @@ from kourou.broker import pop_wiring, wiring
 from kourou.broker.connection_state import ConnectionState
 from kourou.broker.filters.part import FiltersPart
 from kourou.broker.part import BrokerPart, HandlersPart, processors_of
+from kourou.broker.pop.assignment_processor import RequestModeFollower
 from kourou.broker.registration.out_api import BrokerOuterApi
 from kourou.broker.registration.registration import OutboundPart, Registration, RegistrationPart, identity_of
 from kourou.broker.services import BrokerServices, BrokerSetup
@@ -183,7 +184,11 @@ class RunningBroker:
         master_found: Callable[[str | None, str | None], None] | None = None
         self.slave: SlavePart | None = None
         if config.is_slave:
-            also_follow = (*wiring.followed_access(access, client), orders.follow)
+            also_follow = (
+                *wiring.followed_access(access, client),
+                orders.follow,
+                RequestModeFollower(services.request_modes, client).follow,
+            )
             self.slave = slave = wiring.slave_part(services, epochs, client, membership, also_follow)
             handlers = (*handlers, slave)
             # The master of a fail-over set is found in etcd.
@@ -194,7 +199,11 @@ class RunningBroker:
             services.live_config.get,
             services.changed.soon,
         )
-        handlers = (*handlers, wiring.atomic_part(services, journal, client, out_api))
+        handlers = (
+            *handlers,
+            wiring.atomic_part(services, journal, client, out_api),
+            pop_wiring.assignment_part(services, client, out_api),
+        )
         self.metrics: BrokerMetrics | None = None
         if setup.measures:
             from kourou.broker.metrics_wiring import make_metrics  # rarely used, and a start should be fast

@@ -23,6 +23,7 @@ from kourou.broker.groups.rebalance_lock import RebalanceLockManager
 from kourou.broker.hooks import BrokerHooks
 from kourou.broker.part import Handler
 from kourou.broker.pop.order_table import OrderTable
+from kourou.broker.pop.request_modes import RequestModes
 from kourou.broker.pull.long_polling import PullRequestHoldService
 from kourou.broker.pull.pull_message_processor import PullMessageProcessor
 from kourou.broker.pull.pull_targets import PullTargets
@@ -115,6 +116,8 @@ class BrokerServices:
     offsets: ConsumerOffsetManager
     order_table: OrderTable
     """What orderly POP has handed out."""
+    request_modes: RequestModes
+    """How groups read topics whose queues the broker assigns."""
     producers: ProducerManager
     consumers: ConsumerManager
     notifier: ConsumerIdsNotifier
@@ -287,6 +290,7 @@ class BrokerServices:
             groups=groups,
             offsets=offsets,
             order_table=OrderTable(_table(setup, "consumerOrderInfo.json"), now_ms, offsets),
+            request_modes=RequestModes(_table(setup, "messageRequestMode.json"), live_config.get, now_ms),
             producers=ProducerManager(),
             consumers=consumers,
             notifier=notifier,

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from kourou.config.checks import addresses, name
-from kourou.config.keys import BOOL, INT, LONG, STRING, setting
+from kourou.config.keys import BOOL, ENUM, INT, LONG, STRING, setting
 
 # Clients find a broker through the name servers; Apache's listens on this port.
 LISTEN_PORT: Final = 10_911
@@ -496,6 +496,36 @@ class BrokerSettings:
         low=0,
         high=65_536,
         live=False,
+    )
+    default_message_request_mode: str = _consuming(
+        "defaultMessageRequestMode",
+        ENUM,
+        "PULL",
+        "How consumers that let the broker assign their queues read a topic, unless `setConsumeMode` says "
+        "otherwise.",
+        choices=("PULL", "POP"),
+    )
+    default_pop_share_queue_num: int = _consuming(
+        "defaultPopShareQueueNum",
+        INT,
+        -1,
+        "With POP as that default: each consumer also reads the queues of so many others. 0 or less: all "
+        "consumers read all queues.",
+    )
+    server_load_balancer_enable: bool = _consuming(
+        "serverLoadBalancerEnable",
+        BOOL,
+        True,
+        "Divide the queues among consumers that let the broker assign them. Otherwise each gets all queues.",
+    )
+    load_balance_poll_name_server_interval: int = _consuming(
+        "loadBalancePollNameServerInterval",
+        LONG,
+        30_000,
+        "For that assignment the queues of topics are fetched from the name servers every so many "
+        "milliseconds.",
+        low=100,
+        clamped=True,
     )
     enable_notify_after_pop_order_lock_release: bool = _consuming(
         "enableNotifyAfterPopOrderLockRelease",

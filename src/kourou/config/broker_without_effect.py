@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from kourou.config.access_settings import ACCESS_KEYS_WITHOUT_EFFECT
-from kourou.config.keys import BOOL, ENUM, INT, LONG, STRING, Key, keys
+from kourou.config.keys import BOOL, INT, LONG, STRING, Key, keys
 
 _ONE_LOOP: Final = "requests are handled on one event loop; there is no thread pool to size"
 _NO_POOL_QUEUE: Final = (
@@ -52,7 +52,6 @@ _REGISTRATION: Final = (
         LONG,
         _NO_TAKEOVER,
         brokerNotActiveTimeoutMillis=10_000,
-        loadBalancePollNameServerInterval=30_000,
         forwardTimeout=3_000,
     ),
     *keys(
@@ -79,9 +78,6 @@ _REGISTRATION: Final = (
 )
 
 _CONSUMING: Final = (
-    *keys(INT, _NO_POP, defaultPopShareQueueNum=-1),
-    Key("defaultMessageRequestMode", ENUM, "PULL", _NO_POP, choices=("PULL", "POP")),
-    *keys(BOOL, _NO_POP, serverLoadBalancerEnable=True),
     *keys(BOOL, _SLOW_READERS, disableConsumeIfConsumerReadSlowly=False),
     *keys(LONG, _SLOW_READERS, consumerFallbehindThreshold=17_179_869_184),
     *keys(LONG, "a subscription lasts as long as a member has it", subscriptionExpiredTimeout=600_000),
