@@ -27,6 +27,7 @@ from kourou.store.config_tables import (
 from kourou.store.disk.files import Files
 from kourou.store.log.put_status import PutStatus
 from tests.e2e.broker.broker_kit import Peer, running
+from tests.e2e.broker.replication_kit import equal, pair
 
 KEY = OrderKey("TopicTest", "CG", 0)
 LONG_MS = 600_000
@@ -253,3 +254,23 @@ async def test_nothing_is_known_of_a_group_that_never_popped(tmp_path: Path) -> 
         await prepared(peer)
         assert committed(peer) == NONE
         assert not orders(peer).is_blocked(KEY, None)
+
+
+async def test_a_slave_that_is_made_master_goes_on(tmp_path: Path) -> None:
+    """With what it has read of the journal, and with what it has not read yet."""
+    async with pair(tmp_path) as (of_master, of_slave):
+        await prepared(of_master)
+        pop_time, _ = await pop(of_master, 0, 1, 2)
+        await equal(of_master, of_slave)
+        slave = of_slave.controller._open.running.slave
+        assert slave is not None
+        await slave.copy_tables()
+        read = of_slave.controller.services.order_table.pops
+        assert read.in_flight(KEY) == 3
+        await ack(of_master, 0, pop_time)
+        await equal(of_master, of_slave)
+    async with broker(tmp_path / "slave-1") as peer:
+        assert committed(peer) == 1
+        assert orders(peer).in_flight(KEY) == 2
+        assert orders(peer).is_blocked(KEY, "a-2")
+        assert await ack(peer, 1, pop_time) is AckResult.DONE
