@@ -6,10 +6,10 @@ The file `limits.json` has them by account:
                  "consumedMessagesPerSecond": 5000, "consumedBytesPerSecond": 52428800, "connections": 50},
      "*": {"connections": 200}}
 
-What is not there is not limited. `*` is for every account without an entry, administrators excepted. Whoever
-is over a limit is refused with SYSTEM_BUSY and the time to wait. A second's worth may come at once; what is
-larger is let through and paid for by waiting. Messages of a batch and of an atomic publish count singly. Of
-pulls, and of queries that return messages, the answer counts, so the next one waits.
+What is missing is not limited. `*` is for every account without an entry, administrators excepted.
+Requests above a limit are refused with SYSTEM_BUSY and the time to wait. A second's worth may come at once;
+what is larger is let through and paid for by waiting. Messages of a batch and of an atomic publish count
+singly. Of pulls, and of queries that return messages, the answer counts, so the next one waits.
 """
 
 from __future__ import annotations
