@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kourou.client.core.credentials import Credentials
     from kourou.client.core.transaction_state import TransactionState
     from kourou.client.idempotence.idempotence import idempotent
+    from kourou.client.pop.pop_consumer import AsyncPopConsumer
     from kourou.client.producer.producer import AsyncProducer
     from kourou.client.producer.send_result import SendResult, SendStatus
     from kourou.client.pull.lite_pull_consumer import AsyncLitePullConsumer
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from kourou.client.push.consume_result import ConsumeContext, ConsumeResult
     from kourou.client.push.push_consumer import AsyncPushConsumer
     from kourou.client.sync.lite_pull_consumer import LitePullConsumer
+    from kourou.client.sync.pop_consumer import PopConsumer
     from kourou.client.sync.producer import Producer
     from kourou.client.sync.pull_consumer import PullConsumer
     from kourou.client.sync.push_consumer import PushConsumer
@@ -39,6 +41,7 @@ else:
         {
             "kourou.client.core.credentials": ("Credentials",),
             "kourou.client.idempotence.idempotence": ("idempotent",),
+            "kourou.client.pop.pop_consumer": ("AsyncPopConsumer",),
             "kourou.client.producer.producer": ("AsyncProducer",),
             "kourou.client.producer.send_result": ("SendResult", "SendStatus"),
             "kourou.client.pull.lite_pull_consumer": ("AsyncLitePullConsumer",),
@@ -47,6 +50,7 @@ else:
             "kourou.client.push.consume_result": ("ConsumeContext", "ConsumeResult"),
             "kourou.client.push.push_consumer": ("AsyncPushConsumer",),
             "kourou.client.sync.lite_pull_consumer": ("LitePullConsumer",),
+            "kourou.client.sync.pop_consumer": ("PopConsumer",),
             "kourou.client.sync.producer": ("Producer",),
             "kourou.client.sync.pull_consumer": ("PullConsumer",),
             "kourou.client.sync.push_consumer": ("PushConsumer",),
@@ -65,6 +69,7 @@ else:
 __version__ = "0.1.0"
 __all__ = [
     "AsyncLitePullConsumer",
+    "AsyncPopConsumer",
     "AsyncProducer",
     "AsyncPullConsumer",
     "AsyncPushConsumer",
@@ -79,6 +84,7 @@ __all__ = [
     "MessageExt",
     "MessageQueue",
     "NameServer",
+    "PopConsumer",
     "Producer",
     "PullConsumer",
     "PushConsumer",

@@ -37,6 +37,8 @@
     │   │       ├── SequenceTooOldError
     │   │       └── SequenceJumpError
     │   ├── NoReplyError
+    │   ├── LeaseExpiredError
+    │   ├── PopNotSupportedError
     │   └── AtomicPublishError
     │       ├── AtomicRolledBackError
     │       ├── AtomicUndecidedError
@@ -279,27 +281,6 @@ class AccessDeniedError(ResponseError):
         return f"{super().__str__()}; {self.remedy}" if self.remedy else super().__str__()
 
 
-class AccountLimitError(ResponseError):
-    """The account of the client is over a limit of the server. `limit` says over which; after `wait_ms` a
-    request may succeed, None if the server does not say."""
-
-    retriable = True
-    response_code = SYSTEM_BUSY
-
-    def __init__(
-        self, code: int, remark: str, address: str = "", *, account: str, limit: str, wait_ms: int | None
-    ) -> None:
-        super().__init__(code, remark, address)
-        self.account = account
-        self.limit = limit
-        self.wait_ms = wait_ms
-
-    @property
-    def wait_s(self) -> float | None:
-        """`wait_ms` in seconds."""
-        return None if self.wait_ms is None else self.wait_ms / 1000
-
-
 class StorageError(KourouError):
     """The disk failed, or its contents cannot be used. `path` is the file or folder, if it is one."""
 
@@ -488,6 +469,30 @@ class NoReplyError(ClientError):
         self.topic = topic
         self.correlation_id = correlation_id
         self.timeout_ms = timeout_ms
+
+
+class LeaseExpiredError(ClientError):
+    """The invisible time of a popped message has ended: it is delivered again, to any consumer."""
+
+    def __init__(self, topic: str, msg_id: str, what: str) -> None:
+        super().__init__(
+            f"topic {topic!r}, message {msg_id}: {what}: its invisible time is over, so it is delivered "
+            "again; pop with a longer invisible_ms, or extend it while the message is handled"
+        )
+        self.topic = topic
+        self.msg_id = msg_id
+
+
+class PopNotSupportedError(ClientError):
+    """A broker without POP."""
+
+    def __init__(self, broker_name: str, address: str) -> None:
+        super().__init__(
+            f"broker {broker_name!r} at {address} has no POP, which needs RocketMQ 5 or Kourou; "
+            "PushConsumer and LitePullConsumer work with every broker"
+        )
+        self.broker_name = broker_name
+        self.address = address
 
 
 class AtomicPublishError(ClientError):

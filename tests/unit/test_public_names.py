@@ -23,29 +23,29 @@ PUBLIC_MODULES = {
     "kourou.client.otel",
     "kourou.embed",
     "kourou.errors",
-    "kourou.filters",
     "kourou.spark",
     "kourou.spark.cluster",
     "kourou.testing",
 }
 ROOT = """
-    AsyncLitePullConsumer AsyncProducer AsyncPullConsumer AsyncPushConsumer AsyncTransactionProducer Broker
-    ConsumeContext ConsumeResult Credentials KourouError LitePullConsumer Message MessageExt MessageQueue
-    NameServer Producer PullConsumer PushConsumer QueueReader SendResult SendStatus TransactionProducer
-    TransactionState idempotent __version__
+    AsyncLitePullConsumer AsyncPopConsumer AsyncProducer AsyncPullConsumer AsyncPushConsumer
+    AsyncTransactionProducer Broker ConsumeContext ConsumeResult Credentials KourouError LitePullConsumer
+    Message MessageExt MessageQueue NameServer PopConsumer Producer PullConsumer PushConsumer QueueReader
+    SendResult SendStatus TransactionProducer TransactionState idempotent __version__
 """.split()
 CLIENT = """
     AllocateAveragely AllocateAveragelyByCircle AllocateByConfig AllocateByMachineRoom
     AllocateConsistentHash AllocateMachineRoomNearby AllocateStrategy AsyncAtomicBatch AsyncDbApiStore
-    AsyncPullSchedule AsyncQueueProcessor AsyncSqlAlchemyStore AsyncTransactionalStore AtomicBatch
+    AsyncPopBatch AsyncPoppedMessage AsyncPullSchedule AsyncQueueProcessor AsyncSqlAlchemyStore
+    AsyncTransactionalStore AtomicBatch
     AtomicHandle AtomicPublish Claim ClientTlsConfig CompressionType ConsumeHookContext ConsumerHook
     ConsumerStats DbApiStore EndTransactionContext IdempotenceStore Lag LitePullStats MemoryStore
-    ProducerHook ProducerStats PullContext PullResult PullStatus QueueChunk QueueEnd QueueProcessor
+    PopBatch PoppedMessage ProducerHook ProducerStats PullContext PullResult PullStatus QueueChunk
+    QueueEnd QueueProcessor
     QueueSelector RedisStore SendContext SinkBatch SqlAlchemyStore SqliteStore TopicStats Transaction
     TransactionSendResult TransactionalStore business_key lag metrics_text select_by_hash
     select_by_machine_room select_by_random unique_id_key
 """.split()
-FILTERS = ["FilterFactory", "FilterRecord", "RecordFilter"]
 OTEL = ["ConsumeSpans", "SendSpans", "carry", "context_of"]
 TESTING = ["AsyncLocalCluster", "ClusterStateError", "LocalCluster", "NotConsumedError", "UnknownTopicError"]
 SPARK = [
@@ -57,7 +57,6 @@ NAMES = {
     "kourou": ROOT,
     "kourou.client": CLIENT,
     "kourou.client.otel": OTEL,
-    "kourou.filters": FILTERS,
     "kourou.spark": SPARK,
     "kourou.testing": TESTING,
 }
@@ -124,7 +123,11 @@ def test_a_mistyped_name_says_what_there_is() -> None:
     ("package", "name", "hint"),
     [
         ("kourou", "Mesage", "did you mean Message?"),
-        ("kourou", "Consumer", "did you mean LitePullConsumer or PullConsumer or PushConsumer?"),
+        (
+            "kourou",
+            "Consumer",
+            "did you mean LitePullConsumer or PopConsumer or PullConsumer or PushConsumer?",
+        ),
         ("kourou", "LocalCluster", "it is in kourou.testing: from kourou.testing import LocalCluster"),
         ("kourou", "SendFailedError", "it is in kourou.errors: from kourou.errors import SendFailedError"),
         ("kourou", "PullStatus", "it is in kourou.client: from kourou.client import PullStatus"),

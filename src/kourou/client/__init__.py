@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         TransactionalStore,
     )
     from kourou.client.metrics import metrics_text
+    from kourou.client.pop.pop_consumer import AsyncPopBatch, AsyncPoppedMessage
     from kourou.client.producer.atomic_batch import AsyncAtomicBatch
     from kourou.client.producer.atomic_publish import AtomicHandle, AtomicPublish, SinkBatch
     from kourou.client.producer.producer_hooks import EndTransactionContext, ProducerHook, SendContext
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from kourou.client.push.consumer_stats import ConsumerStats, TopicStats
     from kourou.client.push.handlers import ConsumeHookContext, ConsumerHook
     from kourou.client.sync.atomic_batch import AtomicBatch
+    from kourou.client.sync.pop_consumer import PopBatch, PoppedMessage
     from kourou.client.sync.queue_processor import QueueProcessor
     from kourou.client.transactions.transaction_producer import Transaction, TransactionSendResult
     from kourou.protocol.compression import CompressionType
@@ -90,6 +92,7 @@ else:
                 "TransactionalStore",
             ),
             "kourou.client.metrics": ("metrics_text",),
+            "kourou.client.pop.pop_consumer": ("AsyncPopBatch", "AsyncPoppedMessage"),
             "kourou.client.producer.atomic_batch": ("AsyncAtomicBatch",),
             "kourou.client.producer.atomic_publish": ("AtomicHandle", "AtomicPublish", "SinkBatch"),
             "kourou.client.producer.producer_hooks": ("EndTransactionContext", "ProducerHook", "SendContext"),
@@ -107,6 +110,7 @@ else:
             "kourou.client.pull.queue_reader": ("QueueChunk",),
             "kourou.client.push.handlers": ("ConsumeHookContext", "ConsumerHook"),
             "kourou.client.push.consumer_stats": ("ConsumerStats", "TopicStats"),
+            "kourou.client.sync.pop_consumer": ("PopBatch", "PoppedMessage"),
             "kourou.client.sync.queue_processor": ("QueueProcessor",),
             "kourou.client.sync.atomic_batch": ("AtomicBatch",),
             "kourou.client.transactions.transaction_producer": ("Transaction", "TransactionSendResult"),
@@ -126,6 +130,8 @@ __all__ = [
     "AllocateStrategy",
     "AsyncAtomicBatch",
     "AsyncDbApiStore",
+    "AsyncPopBatch",
+    "AsyncPoppedMessage",
     "AsyncPullSchedule",
     "AsyncQueueProcessor",
     "AsyncSqlAlchemyStore",
@@ -145,6 +151,8 @@ __all__ = [
     "Lag",
     "LitePullStats",
     "MemoryStore",
+    "PopBatch",
+    "PoppedMessage",
     "ProducerHook",
     "ProducerStats",
     "PullContext",

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kourou.client.core.settings import ClientSettings
+from kourou.client.pop.pop_options import PopOptions
 from kourou.client.producer.producer_options import ProducerOptions
 from kourou.client.pull.lite_pull_options import LitePullOptions
 from kourou.client.push.consumer_options import ConsumerOptions
@@ -33,6 +34,7 @@ _PARTS: Final[tuple[tuple[str, type[Any]], ...]] = (
     ("`Producer`, `TransactionProducer`", ProducerOptions),
     ("`PushConsumer`", ConsumerOptions),
     ("`LitePullConsumer`", LitePullOptions),
+    ("`PopConsumer`", PopOptions),
 )
 
 

@@ -47,6 +47,7 @@ class RemotingClient:
         self._loop = asyncio.get_running_loop()
         self._config = config or RemotingClientConfig()
         self._tls = follow_client(self._config.tls)
+        self._looked_at = self._loop.time()
         self._dispatch = Dispatcher(processors or {})
         self._budget = InboundBudget(self._config.max_inbound_bytes)
         self._connections: dict[str, asyncio.Task[Connection]] = {}
@@ -154,8 +155,7 @@ class RemotingClient:
 
     async def _connect(self, address: str) -> Connection:
         host, port = parse_address(address)
-        # Before connecting rather than periodically: connections are rare.
-        await self._tls.look_when_due(self._loop.time(), self._config.tls.look_every_s)
+        await self._look_at_tls_files()
         try:
             async with asyncio.timeout(self._config.connect_timeout_ms / 1000):
                 _, connection = await self._loop.create_connection(
@@ -168,6 +168,13 @@ class RemotingClient:
         except (OSError, EOFError) as error:
             raise connect_problem(address, error, is_tls=self._tls.context is not None) from error
         return connection
+
+    async def _look_at_tls_files(self) -> None:
+        """Before connecting rather than periodically: connections are rare."""
+        now = self._loop.time()
+        if self._tls.has_files and now - self._looked_at >= self._config.tls.look_every_s:
+            self._looked_at = now
+            await asyncio.to_thread(self._tls.look)
 
     def _new_connection(self, address: str) -> Connection:
         return Connection(

@@ -272,6 +272,10 @@ class AssignedQueue(ProcessQueue):
         self.next_offset = self.pulled_offset = next_offset
         return added
 
+    def may_start(self, messages: Sequence[MessageExt]) -> bool:
+        """Whether a handler may be called: not once the queue is dropped."""
+        return not self.is_dropped
+
     def ack(self, message: MessageExt) -> bool:
         """A message is consumed; False when it already was."""
         # `remove` for one message, without computing the offset.

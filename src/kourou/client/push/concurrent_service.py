@@ -17,12 +17,11 @@ from itertools import groupby
 from typing import Any, Final, TypeAlias
 
 from kourou.client.core.subscription import Subscriptions
-from kourou.client.push.assigned_queue import AssignedQueue
 from kourou.client.push.consume_result import ConsumeContext, ConsumeResult, done_count
 from kourou.client.push.consumer_options import ConsumerOptions
 from kourou.client.push.consumer_stats import StatsTable
-from kourou.client.push.handler_calls import HandlerCalls, SyncHandlerCall
-from kourou.client.push.send_back import SendBack
+from kourou.client.push.handler_calls import Delivery, HandlerCalls, SyncHandlerCall
+from kourou.client.push.send_back import Returns
 from kourou.client.push.worker_pool import Worker, WorkerPool
 from kourou.protocol.message import MessageExt
 from kourou.protocol.names import is_retry_topic
@@ -34,7 +33,7 @@ AGAIN_LOCALLY_S: Final = 5.0
 TIMEOUT_DELAY_LEVEL: Final = 3
 _MAX_LOOK_S: Final = 10.0
 
-Batch: TypeAlias = tuple[AssignedQueue, list[MessageExt]]
+Batch: TypeAlias = tuple[Delivery, list[MessageExt]]
 
 
 class ConcurrentService:
@@ -46,7 +45,7 @@ class ConcurrentService:
         options: ConsumerOptions,
         subscriptions: Subscriptions,
         calls: HandlerCalls,
-        send_back: SendBack,
+        send_back: Returns,
         stats: StatsTable,
         tasks: TaskOwner,
     ) -> None:
@@ -66,7 +65,7 @@ class ConcurrentService:
         self._awaiting = asyncio.Semaphore(options.concurrency)
         tasks.start(self._watch_timeouts(), "consume timeouts")
 
-    def submit(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
+    def submit(self, assigned: Delivery, messages: list[MessageExt]) -> None:
         batches = self._batches(assigned, messages)
         handler = assigned.subscription.handler
         if self._sync_calls is not None and handler is not None and not handler.is_async:
@@ -74,7 +73,7 @@ class ConcurrentService:
         else:
             self.pool.put([(assigned, batch) for batch in batches])
 
-    def _batches(self, assigned: AssignedQueue, messages: list[MessageExt]) -> list[list[MessageExt]]:
+    def _batches(self, assigned: Delivery, messages: list[MessageExt]) -> list[list[MessageExt]]:
         size = self._options.batch_size
         if size == 1:
             return [[message] for message in messages]
@@ -113,7 +112,7 @@ class ConcurrentService:
 
     async def _consume(self, worker: Worker[Batch], batch: Batch) -> None:
         assigned, messages = batch
-        if assigned.is_dropped:
+        if not assigned.may_start(messages):
             return
         topic = messages[0].topic
         handler = assigned.subscription.handler or self._subscriptions.handler(topic)
@@ -196,7 +195,7 @@ class ConcurrentService:
     async def _settle(
         self,
         is_timed_out: bool,
-        assigned: AssignedQueue,
+        assigned: Delivery,
         messages: list[MessageExt],
         result: ConsumeResult,
         context: ConsumeContext | None,
@@ -210,7 +209,7 @@ class ConcurrentService:
         if failed := messages[done:]:
             await self._failed(assigned, failed, level)
 
-    async def _failed(self, assigned: AssignedQueue, messages: list[MessageExt], delay_level: int) -> None:
+    async def _failed(self, assigned: Delivery, messages: list[MessageExt], delay_level: int) -> None:
         self._stats.of(messages[0].topic).failed += len(messages)
         if assigned.is_dropped:
             return  # the next member gets them again
@@ -259,11 +258,11 @@ class ConcurrentService:
         self._log_timeout(assigned, messages)
         worker.task.cancel()
 
-    def _send_back_late(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
+    def _send_back_late(self, assigned: Delivery, messages: list[MessageExt]) -> None:
         self._log_timeout(assigned, messages)
         self._tasks.start(self._failed(assigned, messages, TIMEOUT_DELAY_LEVEL), "timed-out messages")
 
-    def _log_timeout(self, assigned: AssignedQueue, messages: list[MessageExt]) -> None:
+    def _log_timeout(self, assigned: Delivery, messages: list[MessageExt]) -> None:
         self._stats.timed_out += 1
         _log.warning(
             "message %s of %s is sent back: its handler takes longer than %d ms",

@@ -13,17 +13,21 @@ from kourou.argument_types import check_field_types
 from kourou.client.core.message_checks import check_topic
 from kourou.client.core.settings import ClientOptions, ClientSettings, split_options
 from kourou.client.core.strategies import AllocateAveragely, AllocateStrategy, check_strategy
+from kourou.client.pop.lease_calls import check_invisible_ms
+from kourou.client.pop.popped import MAX_POP_MESSAGES
 from kourou.client.push.handlers import ConsumerHook, check_consumer_hooks
 from kourou.protocol.bodies import ConsumeFromWhere, MessageModel, MessageQueue
 from kourou.protocol.names import RMQ_SYS_TRACE_TOPIC
 
 ConsumeFrom = Literal["last", "first"] | datetime
 Model = Literal["clustering", "broadcasting"]
+Mode = Literal["pull", "pop"]
 
 DEFAULT_MAX_RECONSUME_TIMES: Final = 16
 UNLIMITED: Final = 2**31 - 1
 _AT_LEAST: Final = {
     **dict.fromkeys(("concurrency", "batch_size", "pull_batch_size", "pull_threshold_messages"), 1),
+    **dict.fromkeys(("pop_batch_size", "pop_threshold_messages"), 1),
     **dict.fromkeys(("pull_threshold_bytes", "max_span", "consume_timeout_ms", "suspend_timeout_ms"), 1),
     **dict.fromkeys(("persist_interval_ms", "rebalance_interval_ms"), 1),
     **dict.fromkeys(("pull_interval_ms", "stop_timeout_ms"), 0),
@@ -64,6 +68,7 @@ class ConsumerKeywords(ClientOptions, total=False):
     """The keyword arguments of a push consumer; see ConsumerOptions for what they mean."""
 
     model: Model
+    mode: Mode
     consume_from: ConsumeFrom
     orderly: bool
     strategy: AllocateStrategy
@@ -71,6 +76,9 @@ class ConsumerKeywords(ClientOptions, total=False):
     batch_size: int
     pull_batch_size: int
     pull_interval_ms: int
+    pop_batch_size: int
+    pop_threshold_messages: int
+    invisible_ms: int
     max_reconsume_times: int
     consume_timeout_ms: int
     suspend_ms: int
@@ -94,6 +102,9 @@ class ConsumerOptions:
 
     model: Model = "clustering"
     """`clustering`: the group shares the messages; `broadcasting`: each consumer gets all of them."""
+    mode: Mode = "pull"
+    """`pull`: each queue belongs to one consumer of the group; `pop`: every consumer gets messages of every
+    queue, which needs brokers of RocketMQ 5, or Kourou. All members of a group have to use the same."""
     consume_from: ConsumeFrom = "last"
     """Where a group without an offset begins: `last`, `first` or a `datetime`. In a queue whose first message
     is still in the broker's memory, a new group always begins there."""
@@ -109,6 +120,14 @@ class ConsumerOptions:
     """Maximum number of messages of a pull (`pullBatchSize`)."""
     pull_interval_ms: int = 0
     """A pause after each pull of a queue (`pullInterval`)."""
+    pop_batch_size: int = 32
+    """Maximum number of messages of a pop, at most 32 (`popBatchNums`)."""
+    pop_threshold_messages: int = 96
+    """Popped, unconsumed messages at which popping stops, if `concurrency` does not stop it before
+    (`popThresholdForQueue`)."""
+    invisible_ms: int = 60_000
+    """How long a popped message is invisible to others, from 1 s to 12 h: longer than it waits here and is
+    handled, or it is delivered twice (`popInvisibleTime`)."""
     max_reconsume_times: int = -1
     """Maximum number of retries of a message; -1: 16, or unlimited if orderly."""
     consume_timeout_ms: int = 15 * 60 * 1000
@@ -151,11 +170,28 @@ class ConsumerOptions:
             if getattr(self, name) < least:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
         check_strategy(self.strategy)
+        self._check_mode()
         self._check_offsets()
         check_consumer_hooks(self.hooks)
         check_topic(self.trace_topic)
         if not 10 <= self.suspend_ms <= 30_000:
             raise ValueError(f"suspend_ms is {self.suspend_ms}; it must be from 10 to 30000")
+
+    def _check_mode(self) -> None:
+        if self.mode not in ("pull", "pop"):
+            raise ValueError(f"mode is 'pull' or 'pop', not {self.mode!r}")
+        check_invisible_ms("invisible_ms", self.invisible_ms)
+        if self.pop_batch_size > MAX_POP_MESSAGES:
+            raise ValueError(
+                f"pop_batch_size is {self.pop_batch_size}; it must be at most {MAX_POP_MESSAGES}"
+            )
+        if not self.is_pop:
+            return
+        if self.orderly or self.is_broadcasting:
+            what = "orderly=True" if self.orderly else "model='broadcasting'"
+            raise ValueError(f"mode='pop' cannot be combined with {what}: give mode='pull'")
+        if isinstance(self.consume_from, datetime):
+            raise ValueError("mode='pop' begins at 'first' or 'last', not at a time: give mode='pull'")
 
     def _check_offsets(self) -> None:
         if self.offsets is None:
@@ -170,6 +206,11 @@ class ConsumerOptions:
                 "offsets=store needs orderly=True and clustering: one offset per queue cannot tell which "
                 "messages are consumed if they are handled concurrently"
             )
+
+    @property
+    def is_pop(self) -> bool:
+        """Whether messages are popped."""
+        return self.mode == "pop"
 
     @property
     def is_broadcasting(self) -> bool:

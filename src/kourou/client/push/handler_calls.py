@@ -14,10 +14,10 @@ import inspect
 import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from kourou.client.core.failure_log import FailureLog, kind_of
-from kourou.client.push.assigned_queue import AssignedQueue
+from kourou.client.core.subscription import Subscription
 from kourou.client.push.consume_result import ConsumeContext, ConsumeResult, done_count
 from kourou.client.push.handler_threads import HandlerThreads, as_exception
 from kourou.client.push.handlers import (
@@ -38,13 +38,35 @@ from kourou.wording import counted
 _log = logging.getLogger(__name__)
 
 
+class Delivery(Protocol):
+    """Where messages come from that a handler is called with: an assigned queue, or a queue of a pop."""
+
+    @property
+    def queue(self) -> MessageQueue:
+        """The queue that they lie in."""
+
+    @property
+    def subscription(self) -> Subscription:
+        """What selects them, and the handler."""
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether nothing more of it is consumed."""
+
+    def may_start(self, messages: Sequence[MessageExt]) -> bool:
+        """Whether a handler may still be called with `messages`; called right before, from any thread."""
+
+    def ack(self, message: MessageExt) -> bool:
+        """A message is consumed; False when it already was."""
+
+
 class SyncHandlerCall:
     """One call of a handler."""
 
     __slots__ = ("_calls", "assigned", "began", "context", "handler", "is_timed_out", "messages")
 
     def __init__(
-        self, calls: SyncHandlerCalls, handler: Handler, assigned: AssignedQueue, messages: list[MessageExt]
+        self, calls: SyncHandlerCalls, handler: Handler, assigned: Delivery, messages: list[MessageExt]
     ) -> None:
         self._calls = calls
         self.handler = handler
@@ -56,8 +78,8 @@ class SyncHandlerCall:
         self.is_timed_out = False
 
     def run(self) -> Any:
-        """Call the handler, in a thread, unless the queue has been dropped."""
-        if self.assigned.is_dropped or self._calls.is_stopping:
+        """Call the handler, in a thread, unless the messages are another consumer's by now."""
+        if self._calls.is_stopping or not self.assigned.may_start(self.messages):
             return None
         argument = self.messages if self._calls.is_batch else self.messages[0]
         running = self._calls.running
@@ -95,7 +117,7 @@ class SyncHandlerCalls:
         """Calls whose handler has not returned."""
         self.is_stopping = False
 
-    def put(self, handler: Handler, assigned: AssignedQueue, batches: list[list[MessageExt]]) -> None:
+    def put(self, handler: Handler, assigned: Delivery, batches: list[list[MessageExt]]) -> None:
         """Queue messages for the handler; ignored once the consumer stops."""
         if self.is_stopping:
             return

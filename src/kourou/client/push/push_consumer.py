@@ -21,6 +21,9 @@ handlers have to be idempotent (see idempotence.py). If a handler
   way the message is sent back with delay level 3. Orderly consumers have no such limit;
 - never returns, `stop` waits `stop_timeout_ms` for it, then cancels it, or abandons its thread. Its message
   is not acknowledged, and delivered again.
+
+With `mode="pop"` messages are popped (pop_service.py): a message whose handler takes longer than
+`invisible_ms` is delivered again meanwhile, and one that has failed waits at the broker, invisible.
 """
 
 from __future__ import annotations
@@ -120,10 +123,10 @@ class AsyncPushConsumer(AsyncBlockOnly):
     ) -> None:
         """Call `handler` for the messages of `topic` that `expression` selects.
 
-        `expression` lists tags (`TagA || TagB`), with `expression_type="SQL92"` it is a condition on
-        properties, with "PLUGIN" the name and the parameters of a filter that is installed at the brokers. It
-        may be left out: `subscribe("TopicTest", handler)`. All members of a group must have the same
-        subscriptions. A second subscription to a topic replaces the first; a different handler is logged.
+        `expression` lists tags (`TagA || TagB`), or with `expression_type="SQL92"` a condition on
+        properties. It may be left out: `subscribe("TopicTest", handler)`. All members of a group must
+        have the same subscriptions. A second subscription to a topic replaces the first; a different handler
+        is logged.
         """
         await self._subscribe(topic, expression, handler, expression_type=expression_type)
 
@@ -186,7 +189,7 @@ class AsyncPushConsumer(AsyncBlockOnly):
         self._stopped = asyncio.Event()
         self._engine = engine
         if self._is_paused:
-            engine.pulls.pause()
+            engine.pause()
 
     async def stop(self) -> None:
         """Let handlers finish, within `stop_timeout_ms`, store offsets, unregister. Messages that no handler
@@ -294,13 +297,13 @@ class AsyncPushConsumer(AsyncBlockOnly):
         """Stop pulling until `resume`; messages already pulled are consumed."""
         self._is_paused = True
         if self._engine is not None:
-            self._engine.pulls.pause()
+            self._engine.pause()
 
     def resume(self) -> None:
         """Continue pulling."""
         self._is_paused = False
         if self._engine is not None:
-            self._engine.pulls.resume()
+            self._engine.resume()
 
     def stats(self) -> ConsumerStats:
         """Counters of consumed messages, and of pulled ones that are not consumed yet."""
@@ -315,8 +318,9 @@ class AsyncPushConsumer(AsyncBlockOnly):
 
     @property
     def queues(self) -> list[MessageQueue]:
-        """The queues assigned to this consumer now, including those of the retry topic."""
-        return [] if self._engine is None else sorted(self._engine.rebalancer.assigned)
+        """The queues assigned to this consumer now, including those of the retry topic. With `mode="pop"`: a
+        queue with the id -1 for all queues of a broker."""
+        return [] if self._engine is None else self._engine.queues
 
     def _running(self) -> tuple[PushEngine, asyncio.Event]:
         self._instance.check_running()

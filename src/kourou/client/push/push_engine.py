@@ -15,6 +15,8 @@ from kourou.client.core.failure_log import REPORT_INTERVAL_MS, FailureLog
 from kourou.client.core.instance import ClientInstance
 from kourou.client.core.namespaces import Namespace
 from kourou.client.core.subscription import Subscriptions, now_ms, subscription_refused
+from kourou.client.pop.lease_calls import LeaseCalls
+from kourou.client.pop.pop_calls import PopCalls
 from kourou.client.push.assigned_queue import AssignedQueue
 from kourou.client.push.concurrent_service import ConcurrentService
 from kourou.client.push.consumer_calls import running_info
@@ -24,9 +26,10 @@ from kourou.client.push.consumer_stats import SAMPLE_INTERVAL_MS, ConsumerStats,
 from kourou.client.push.handler_calls import HandlerCalls
 from kourou.client.push.handler_threads import HandlerThreads
 from kourou.client.push.orderly_service import OrderlyService
+from kourou.client.push.pop_service import PoppedReturns, PopService
 from kourou.client.push.pull_service import FAILURE_DELAY_S, PullService
 from kourou.client.push.rebalance import FIRST_RENEWAL_MS, RENEW_INTERVAL_MS, QueueLocks, Rebalancer
-from kourou.client.push.send_back import SendBack
+from kourou.client.push.send_back import Returns, SendBack
 from kourou.client.trace.consume_trace import SEND_INTERVAL_MS, ConsumeTrace
 from kourou.errors import ClientError, KourouError, ResponseError
 from kourou.protocol.bodies import ConsumerRunningInfo, MessageQueue
@@ -71,7 +74,13 @@ class PushEngine:
             is_stopping=lambda: self._is_stopping,
             failures=self._failures,
         )
-        self.service = self._service()
+        send_back = SendBack(instance, group, namespace, options.max_attempts, self._failures)
+        self.service: ConcurrentService | OrderlyService
+        self.pops: PopService | None = None
+        if options.is_pop:
+            self.service, self.pops = self._popping(send_back)
+        else:
+            self.service = self._service(send_back)
         self.rebalancer = Rebalancer(
             instance,
             group,
@@ -81,6 +90,7 @@ class PushEngine:
             locks=self._locks,
             taken=lambda assigned: self.pulls.start(assigned),
             dropped=lambda assigned: self.pulls.end(assigned),
+            find_sources=None if self.pops is None else self.pops.rebalance,
         )
         self.pulls = PullService(
             instance,
@@ -93,20 +103,51 @@ class PushEngine:
             may_pull=None if self._locks is None else self._wait_locked,
         )
 
-    def _service(self) -> ConcurrentService | OrderlyService:
-        send_back = SendBack(
-            self.instance, self._group, self._namespace, self.options.max_attempts, self._failures
-        )
-        parts = (
-            f"consumer {self._group}",
+    def _service(self, send_back: SendBack) -> ConcurrentService | OrderlyService:
+        if not self.options.orderly:
+            return self._concurrent(send_back)
+        return OrderlyService(
+            self._pool_name,
             self.options,
             self.subscriptions,
             self.calls,
             send_back,
             self.stats,
             self.instance.tasks,
+            self._locks,
         )
-        return OrderlyService(*parts, self._locks) if self.options.orderly else ConcurrentService(*parts)
+
+    def _concurrent(self, returns: Returns) -> ConcurrentService:
+        return ConcurrentService(
+            self._pool_name,
+            self.options,
+            self.subscriptions,
+            self.calls,
+            returns,
+            self.stats,
+            self.instance.tasks,
+        )
+
+    def _popping(self, send_back: SendBack) -> tuple[ConcurrentService, PopService]:
+        pop_calls = PopCalls(self.instance, self._group, self._namespace)
+        leases = LeaseCalls(self.instance, pop_calls)
+        service = self._concurrent(PoppedReturns(leases, send_back, self.options.max_attempts, self._group))
+        pops = PopService(
+            self.instance,
+            self._group,
+            self.options,
+            self.subscriptions,
+            self.stats,
+            service,
+            pop_calls,
+            leases,
+            self._failures,
+        )
+        return service, pops
+
+    @property
+    def _pool_name(self) -> str:
+        return f"consumer {self._group}"
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -151,6 +192,20 @@ class PushEngine:
         for queue, assigned in self.rebalancer.assigned.items():
             if queue.topic == topic and subscription is not None:
                 assigned.subscription = subscription
+        if self.pops is not None and subscription is not None:
+            self.pops.resubscribed(topic, subscription)
+
+    def pause(self) -> None:
+        """Take no more messages until `resume`; those in hand are consumed."""
+        self.pulls.pause()
+        if self.pops is not None:
+            self.pops.pause()
+
+    def resume(self) -> None:
+        """Take messages again."""
+        self.pulls.resume()
+        if self.pops is not None:
+            self.pops.resume()
 
     def refuse(self) -> None:
         """Accept no more queues, and start no more handlers."""
@@ -163,7 +218,11 @@ class PushEngine:
         self.refuse()
         await self._balancing.stop()
         await self.pulls.stop()
+        if self.pops is not None:
+            await self.pops.drop_all()
         await self.service.stop(timeout_s)
+        if self.pops is not None:
+            await self.pops.stop()
         await self._failures.report()
         await self.rebalancer.release_all()
         if self._trace is not None:
@@ -220,17 +279,24 @@ class PushEngine:
         )
 
     @property
+    def queues(self) -> list[MessageQueue]:
+        """What is pulled and popped now."""
+        return sorted([*self.rebalancer.assigned, *([] if self.pops is None else self.pops.sources)])
+
+    @property
     def failure(self) -> BaseException | None:
         """The error of a background task; None as long as none has failed."""
         return self.instance.tasks.failure
 
     def statistics(self) -> ConsumerStats:
         assigned = self.rebalancer.assigned.values()
+        popped = [] if self.pops is None else self.pops.in_hand
         return ConsumerStats(
             topics=dict(self.stats.topics),
-            queues=len(assigned),
-            in_hand=sum(each.count for each in assigned),
-            in_hand_bytes=sum(each.size_bytes for each in assigned),
+            queues=len(self.queues),
+            in_hand=sum(each.count for each in assigned) + len(popped),
+            in_hand_bytes=sum(each.size_bytes for each in assigned)
+            + sum(message.store_size for message in popped),
             running_handlers=self.service.running,
             timed_out=self.stats.timed_out,
             failure=self.failure,

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Final
 
 from kourou.client.core.instance import ClientInstance
@@ -132,7 +132,9 @@ class Rebalancer:
         locks: QueueLocks | None,
         taken: Callable[[AssignedQueue], None],
         dropped: Callable[[AssignedQueue], None],
+        find_sources: Callable[[], Awaitable[bool]] | None = None,
     ) -> None:
+        """`find_sources` looks for what is popped; with it, only the retry topic is pulled."""
         self._instance = instance
         self._group = group
         self._options = options
@@ -141,6 +143,7 @@ class Rebalancer:
         self._locks = locks
         self._taken = taken
         self._dropped = dropped
+        self._find_sources = find_sources
         self._start_offset = StartOffset(instance.api, instance.routes, offsets, options)
         self._limits = FlowLimits(
             options.pull_threshold_messages,
@@ -187,7 +190,11 @@ class Rebalancer:
     async def rebalance(self) -> bool:
         """Compute all shares once; False when something was missing."""
         is_balanced = await self._finish_leaving()
+        if self._find_sources is not None:
+            is_balanced &= await self._find_sources()
         for subscription in self._subscriptions:
+            if self._find_sources is not None and not is_retry_topic(subscription.data.topic):
+                continue
             try:
                 is_balanced &= await self._rebalance_topic(subscription)
                 self._problems.pop(subscription.data.topic, None)

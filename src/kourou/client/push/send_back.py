@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from kourou.client.core.failure_log import FailureLog
 from kourou.client.core.instance import ClientInstance
@@ -26,6 +26,13 @@ _log = logging.getLogger(__name__)
 
 FIRST_RETRY_LEVEL: Final = 3
 _COMPRESSION: Final = int(MessageSysFlag.COMPRESSED | MessageSysFlag.COMPRESSION_MASK)
+
+
+class Returns(Protocol):
+    """Has failed messages delivered again."""
+
+    async def send(self, message: MessageExt, delay_level: int) -> bool:
+        """Have `message` delivered again, or make it a dead letter; False: it has to be retried locally."""
 
 
 class SendBack:

@@ -93,10 +93,9 @@ class PushConsumer(SyncClient[AsyncPushConsumer]):
     ) -> None:
         """Call `handler` for the messages of `topic` that `expression` selects.
 
-        `expression` lists tags (`TagA || TagB`), with `expression_type="SQL92"` it is a condition on
-        properties, with "PLUGIN" the name and the parameters of a filter that is installed at the brokers. It
-        may be left out: `subscribe("TopicTest", handler)`. All members of a group must have the same
-        subscriptions. A second subscription to a topic replaces the first; a different handler is logged.
+        `expression` lists tags (`TagA || TagB`), or with `expression_type="SQL92"` a condition on
+        properties. It may be left out: `subscribe("TopicTest", handler)`. All members of a group must
+        have the same subscriptions. A second subscription to a topic replaces the first.
         """
         self._call_early(
             lambda: self._client._subscribe(topic, expression, handler, expression_type=expression_type)
@@ -176,7 +175,8 @@ class PushConsumer(SyncClient[AsyncPushConsumer]):
 
     @property
     def queues(self) -> list[MessageQueue]:
-        """The queues assigned to this consumer now, including those of the retry topic."""
+        """The queues assigned to this consumer now, including those of the retry topic. With `mode="pop"`: a
+        queue with the id -1 for all queues of a broker."""
         return self._do(lambda: self._client.queues)
 
 

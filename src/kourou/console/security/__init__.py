@@ -1,1 +1,1 @@
-"""Access to the console: users, sessions, and the checks of every request."""
+"""Who may use the console: users, sessions, and the checks of every request."""

@@ -1,0 +1,1 @@
+"""Consuming by POP: messages on loan from the broker, each acknowledged by itself."""

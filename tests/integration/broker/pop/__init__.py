@@ -1,1 +1,0 @@
-"""POP in a whole broker."""
