@@ -281,6 +281,27 @@ class AccessDeniedError(ResponseError):
         return f"{super().__str__()}; {self.remedy}" if self.remedy else super().__str__()
 
 
+class AccountLimitError(ResponseError):
+    """The account of the client is over a limit of the server. `limit` says over which; after `wait_ms` a
+    request may succeed, None if the server does not say."""
+
+    retriable = True
+    response_code = SYSTEM_BUSY
+
+    def __init__(
+        self, code: int, remark: str, address: str = "", *, account: str, limit: str, wait_ms: int | None
+    ) -> None:
+        super().__init__(code, remark, address)
+        self.account = account
+        self.limit = limit
+        self.wait_ms = wait_ms
+
+    @property
+    def wait_s(self) -> float | None:
+        """`wait_ms` in seconds."""
+        return None if self.wait_ms is None else self.wait_ms / 1000
+
+
 class StorageError(KourouError):
     """The disk failed, or its contents cannot be used. `path` is the file or folder, if it is one."""
 

@@ -86,6 +86,20 @@ def test_a_group_gets_what_its_expression_asks_for(selections: dict[str, Selecti
         assert sorted(bodies(received)) == sorted(bodies(wanted + selection.last)), wish
 
 
+@every_lane
+def test_a_filter_that_is_installed_is_named_in_place_of_sql(lanes: dict[str, Lane], lane_name: str) -> None:
+    lane = lanes[lane_name]
+    if lane.broker != KOUROU:
+        pytest.skip("Apache's brokers have no filters of their operators")
+    topic = lane.new_topic("filtered", queues=1)
+    consumer = lane.start_consumer(topic, sql="PLUGIN json $ < -20 OR $ = -3")
+    sent = lane.send(topic, _COUNT, label="")
+    # Bodies are -0, -1 and so on, numbers in JSON.
+    wanted = [message for number, message in enumerate(sent) if number > 20 or number == 3]
+    assert sorted(bodies(lane.client.received(consumer, len(wanted)))) == sorted(bodies(wanted))
+    lane.client.stop(consumer)
+
+
 @every_java_lane
 @pytest.mark.parametrize(
     "expression", ["number >", "number BETWEEN 9 AND 5", "colour = 'red", "number AND", "colour > 'red'"]

@@ -46,6 +46,11 @@ class OrderedPopsMachine(RuleBasedStateMachine):
         self.model = Model()
         self.now = START_MS
 
+    def is_blocked(self, attempt: str | None) -> bool:
+        entry, end_ms = self.pops.entry(KEY), self.pops.block_end_ms(KEY)
+        is_repeat = entry is not None and entry.is_attempt(attempt)
+        return not is_repeat and end_ms is not None and self.now < end_ms
+
     @rule(ms=st.integers(1, 200))
     def wait(self, ms: int) -> None:
         self.now += ms
@@ -58,7 +63,7 @@ class OrderedPopsMachine(RuleBasedStateMachine):
     def pop(self, attempt: str | None, gaps: list[int], invisible: int) -> None:
         model = self.model
         is_repeat = attempt is not None and attempt == model.attempt
-        blocked = self.pops.is_blocked(KEY, attempt, self.now)
+        blocked = self.is_blocked(attempt)
         assert blocked == (model.is_blocked(self.now) and not is_repeat)
         if blocked:
             return
@@ -88,7 +93,7 @@ class OrderedPopsMachine(RuleBasedStateMachine):
     def ack(self, queue_offset: int, is_of_this_pop: bool) -> None:
         model = self.model
         pop_time = model.pop_time if is_of_this_pop else model.pop_time - 1
-        done = self.pops.ack(KEY, queue_offset=queue_offset, pop_time=pop_time, now_ms=self.now)
+        done = self.pops.ack(KEY, queue_offset=queue_offset, pop_time=pop_time)
         taken = model.taken.get(queue_offset)
         if not is_of_this_pop or taken is None or taken.is_acked:
             assert done.result is not AckResult.DONE and done.next_offset is None
@@ -97,7 +102,6 @@ class OrderedPopsMachine(RuleBasedStateMachine):
         left = [offset for offset, each in model.taken.items() if not each.is_acked]
         model.committed = min(left, default=max(model.taken) + 1)
         assert done.next_offset == model.committed
-        assert done.is_unblocked == (not model.is_blocked(self.now))
 
     @rule(queue_offset=st.integers(0, 60), ms=st.integers(0, 300))
     def change(self, queue_offset: int, ms: int) -> None:
@@ -119,9 +123,7 @@ class OrderedPopsMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_end_of_the_block_is_known(self) -> None:
-        end_ms = self.pops.block_end_ms(KEY)
-        assert self.pops.is_blocked(KEY, None, self.now) == (end_ms is not None and self.now < end_ms)
-        assert self.pops.is_blocked(KEY, None, self.now) == self.model.is_blocked(self.now)
+        assert self.is_blocked(None) == self.model.is_blocked(self.now)
         unacked = sum(not each.is_acked for each in self.model.taken.values())
         assert self.pops.in_flight(KEY) == unacked
 

@@ -183,6 +183,9 @@ def test_a_forbidden_import_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert violations(module, "protocol", table()) == [problem]
 
 
+WIRING = ("wiring.py", "pop_wiring.py", "metrics_wiring.py")
+
+
 def test_parts_of_a_broker_take_what_they_use_not_everything() -> None:
     """BrokerServices stays in the composition root; types count too: an annotation would be a way in."""
     importers = {
@@ -191,7 +194,7 @@ def test_parts_of_a_broker_take_what_they_use_not_everything() -> None:
         for found in imports(path)
         if found.module.startswith("kourou.broker.services.")
     }
-    assert importers == {"assembly.py", "controller.py", "metrics_wiring.py", "wiring.py"}
+    assert importers == {"assembly.py", "controller.py", *WIRING}
 
 
 def test_parts_of_a_broker_take_components_of_the_store_as_arguments() -> None:
@@ -200,7 +203,7 @@ def test_parts_of_a_broker_take_components_of_the_store_as_arguments() -> None:
     found = [
         f"{path.relative_to(PACKAGE)}: {match[0]}"
         for path in sorted((PACKAGE / "broker").rglob("*.py"))
-        if path.name not in {"services.py", "wiring.py", "metrics_wiring.py", "assembly.py"}
+        if path.name not in {"services.py", "assembly.py", *WIRING}
         for match in re.finditer(rf"(?<!kourou\.){components}", path.read_text())
     ]
     assert found == []

@@ -23,6 +23,7 @@ PUBLIC_MODULES = {
     "kourou.client.otel",
     "kourou.embed",
     "kourou.errors",
+    "kourou.filters",
     "kourou.spark",
     "kourou.spark.cluster",
     "kourou.testing",
@@ -46,6 +47,7 @@ CLIENT = """
     TransactionSendResult TransactionalStore business_key lag metrics_text select_by_hash
     select_by_machine_room select_by_random unique_id_key
 """.split()
+FILTERS = ["FilterFactory", "FilterRecord", "RecordFilter"]
 OTEL = ["ConsumeSpans", "SendSpans", "carry", "context_of"]
 TESTING = ["AsyncLocalCluster", "ClusterStateError", "LocalCluster", "NotConsumedError", "UnknownTopicError"]
 SPARK = [
@@ -57,6 +59,7 @@ NAMES = {
     "kourou": ROOT,
     "kourou.client": CLIENT,
     "kourou.client.otel": OTEL,
+    "kourou.filters": FILTERS,
     "kourou.spark": SPARK,
     "kourou.testing": TESTING,
 }

@@ -5,8 +5,8 @@
     {"time":…,"event":"admin","user":"root","address":…,"code":17,"request":…,"resource":…,"outcome":0}
 
 The first refusal of a kind, user, address and request is a line at once; those that follow within the
-interval are one line with their number, `count`. When too many kinds come at a time, as of an attacker who
-tries many users, the rest is counted by kind only: memory and file are bounded. Secrets are never in a line:
+interval are one line with their number, `count`. When too many kinds come at a time, as in an attack
+with many users, the rest is counted by kind only: memory and file are bounded. Secrets are never in a line:
 of the fields of a request only names are.
 Lines wait in memory until `write`, which is called in a disk thread. Not here: when (broker/access/part.py).
 """

@@ -5,8 +5,8 @@ are read from a body only after its signature was right. What cannot be read is 
 an administrator or an exempt address: then its processor says what is wrong with it.
 
 Wrong logins lock out (lockout.py), accounts may have limits (quotas.py), refusals and administrative requests
-are written to the audit log (audit_log.py). Not here: the permissions (plain/, auth/), the table of requests
-(requests.py).
+are written to the audit log (audit_log.py). Of a send like one that was admitted only the signature is
+checked (known_senders.py). Not here: the permissions (plain/, auth/), the table of requests (requests.py).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 
 from kourou.access.audit import AuditedRequest, audited_resource, resource_of
 from kourou.access.audit_log import AuditLog
+from kourou.access.known_senders import KnownSenders
 from kourou.access.lockout import Lockout
 from kourou.access.model import (
     AccessCall,
@@ -27,13 +28,15 @@ from kourou.access.model import (
     Needs,
     RefusalKind,
 )
-from kourou.access.needs import ADMINISTRATOR, SUB_OR_GET, publish, read_messages
+from kourou.access.needs import ADMINISTRATOR, SUB_OR_GET, own, publish, read_messages
 from kourou.access.quotas import Quotas
 from kourou.access.requests import AUDITED, BODY_CODES, RequestTable
 from kourou.access.signatures import is_signed_by
 from kourou.errors import KourouError, ProtocolError, RequestError
 from kourou.protocol.codes import ResponseCode
+from kourou.protocol.producer_sequence import NAME_PREFIX, owner_digits
 from kourou.protocol.signature import ACCESS_KEY
+from kourou.protocol.signed_send import SignedSend
 
 _log = logging.getLogger(__name__)
 
@@ -70,6 +73,10 @@ class GateRequest(Protocol):
         """All header fields as text."""
         ...
 
+    def signed_send(self) -> SignedSend | None:
+        """Of a send in the usual form, what is signed; None: see `ext_fields`."""
+        ...
+
     @property
     def connection(self) -> GateConnection:
         """Where it came from."""
@@ -89,6 +96,7 @@ class AccessGate:
         quotas: Quotas | None = None,
         audit_log: AuditLog | None = None,
         own_account: Account | None = None,
+        ruling: Callable[[], object] | None = None,
     ) -> None:
         self._rules = rules
         self._requests = requests
@@ -98,6 +106,8 @@ class AccessGate:
         self._audit_log = audit_log
         # Of requests that the server sends to itself; no rules know it.
         self._own_account = own_account
+        # Without a ruling to bind them to, no decisions are kept.
+        self._known = None if ruling is None else KnownSenders(rules, ruling)
         self._last: tuple[GateRequest, Account | None] | None = None
         self.refusals: Counter[RefusalKind] = Counter()
         """How many requests were refused, by the reason."""
@@ -106,6 +116,10 @@ class AccessGate:
 
     def check(self, request: GateRequest) -> None:
         """Admit a request. AccessRefusedError: it is refused."""
+        known = self._known_sender(request)
+        if known is not None:
+            self._last = request, known
+            return
         call = _call_of(request)
         try:
             account = self._admit(call)
@@ -115,6 +129,8 @@ class AccessGate:
             self._refused(call, error)
             raise
         self._last = request, account
+        if self._known is not None and account is not None and call.certificate_user is None:
+            self._known.learn(request, self.sender)
         if self._audit_log is not None and call.code in AUDITED:
             self._audit(self._audit_log, request, call, account)
 
@@ -152,6 +168,36 @@ class AccessGate:
             return False
         return True
 
+    def check_producer(self, request: GateRequest, identity: str) -> Account | None:
+        """Check that the sender of a request may send as an idempotent producer: of a name that is the owner
+        of its group, of a random id the account that has opened it, of both an administrator. The account;
+        None: it is exempt, or may from here only."""
+        account = self.account_of(request)
+        producer_id = identity.rpartition(":")[0]
+        if account is None or account.is_admin:
+            return account
+        if not producer_id.startswith(NAME_PREFIX):
+            self._check_owner(request, account, producer_id)
+            return account
+        needs = own(producer_id.removeprefix(NAME_PREFIX))
+        if self._rules.has_everywhere(account.name, needs):
+            return account
+        self._check_needs(request, needs)
+        return None
+
+    def _check_owner(self, request: GateRequest, account: Account, producer_id: str) -> None:
+        if producer_id.endswith(owner_digits(account.name)):
+            return
+        error = AccessRefusedError(
+            RefusalKind.NO_PERMISSION,
+            ResponseCode.NO_PERMISSION,
+            f"idempotent producer {producer_id[:_LOGGED_CHARACTERS]} was opened by another account than "
+            f"{account.name}: open one",
+            user=account.name,
+        )
+        self._refused(_call_of(request), error)
+        raise error
+
     def sender(self, access_key: str, topic: str) -> Account | None:
         """The account that may send to `topic` from everywhere, its signature provided. None: `check` has to
         see each request. A lock of its address does not matter: this signature is right."""
@@ -167,6 +213,21 @@ class AccessGate:
         if quotas is not None and quotas.has_limits:
             name = request.connection.certificate_user or request.ext_fields.get(ACCESS_KEY, "")
             quotas.pulled(name, messages, size_bytes)
+
+    def _known_sender(self, request: GateRequest) -> Account | None:
+        """The account of a send like one that was admitted, if this one is signed, too, and nothing else has
+        to be looked at."""
+        connection, lockout, quotas = request.connection, self._lockout, self._quotas
+        if self._known is None or connection.certificate_user is not None:
+            return None
+        account = self._known.sender_of(request)
+        if account is None or (quotas is not None and quotas.has_limits and quotas.is_limited(account)):
+            return None
+        if lockout is not None and len(lockout):
+            address = _ip_address(connection.remote_address)
+            if lockout.left_ms(address, account.name, self._monotonic_ms()):
+                return None
+        return account
 
     def _check_needs(self, request: GateRequest, needs: Needs) -> None:
         call = _call_of(request)

@@ -12,16 +12,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from functools import lru_cache
-from ipaddress import IPv6Address
 from typing import Final
+
+from kourou.config.networks import source_of
 
 MAX_ENTRIES: Final = 10_000
 _ADDRESS_FACTOR: Final = 10
 """Wrong logins with any users, as a multiple of those with one, until the whole address is locked out."""
 _NAME_CHARACTERS: Final = 64
-_HOST_BYTES: Final = 8
-"""Of an IPv6 address: its network."""
 
 
 @dataclass(slots=True)
@@ -50,12 +48,12 @@ class Lockout:
         """How long logins of this user from this address are still refused; 0: they are not."""
         if not self._entries:
             return 0
-        source = _source_of(address)
+        source = source_of(address)
         return max(self._left_ms((source, ""), now_ms), self._left_ms(_key(source, user), now_ms))
 
     def failed(self, address: str, user: str, now_ms: int) -> bool:
         """A login was wrong. True: from now on there is one more lock."""
-        source = _source_of(address)
+        source = source_of(address)
         has_locked = self._count(_key(source, user), self._attempts, now_ms)
         return self._count((source, ""), self._attempts * _ADDRESS_FACTOR, now_ms) or has_locked
 
@@ -85,21 +83,3 @@ class Lockout:
 def _key(source: str, user: str) -> tuple[str, str]:
     # A key that begins with a blank is no address's own.
     return source, " " + user[:_NAME_CHARACTERS]
-
-
-@lru_cache(maxsize=1_024)
-def _source_of(address: str) -> str:
-    """What is counted as one address: of IPv6 the network of a host.
-
-    >>> _source_of("2001:db8:0:7::1"), _source_of("::ffff:10.0.0.1"), _source_of("10.0.0.1")
-    ('2001:db8:0:7::/64', '10.0.0.1', '10.0.0.1')
-    """
-    if ":" not in address:
-        return address
-    try:
-        parsed = IPv6Address(address)
-    except ValueError:
-        return address
-    if parsed.ipv4_mapped is not None:
-        return str(parsed.ipv4_mapped)
-    return f"{IPv6Address(parsed.packed[:_HOST_BYTES].ljust(16, bytes(1)))}/{8 * _HOST_BYTES}"

@@ -130,9 +130,18 @@ class AccessRefusedError(RequestError):
 class AccessRules(Protocol):
     """The accounts of one version of RocketMQ's access control, and what they may do."""
 
+    @property
+    def version(self) -> object:
+        """Another object after every change of what is decided."""
+        ...
+
     def check(self, call: AccessCall) -> Account | None:
         """The account of the caller; None: an exempt address or request, which needs none.
         AccessRefusedError."""
+        ...
+
+    def has_everywhere(self, access_key: str, needs: Needs) -> bool:
+        """Whether an account has all of these needs from every address."""
         ...
 
     def sender(self, access_key: str, topic: str) -> Account | None:

@@ -6,10 +6,10 @@ The file `limits.json` has them by account:
                  "consumedMessagesPerSecond": 5000, "consumedBytesPerSecond": 52428800, "connections": 50},
      "*": {"connections": 200}}
 
-What is not there is not limited. `*` is for every account without an entry, administrators excepted. Whoever
-is over a limit is refused with SYSTEM_BUSY and the time to wait. A second's worth may come at once; what is
-larger is let through and paid for by waiting. Messages of a batch and of an atomic publish count singly. Of
-pulls, and of queries that return messages, the answer counts, so the next one waits.
+What is missing is not limited. `*` is for every account without an entry, administrators excepted.
+Requests above a limit are refused with SYSTEM_BUSY and the time to wait. A second's worth may come at once;
+what is larger is let through and paid for by waiting. Messages of a batch and of an atomic publish count
+singly. Of pulls, and of queries that return messages, the answer counts, so the next one waits.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import msgspec
 
 from kourou.access.model import AccessCall, AccessRefusedError, Account, RefusalKind
 from kourou.errors import ConfigError, ProtocolError
+from kourou.protocol.account_limits import OverLimit
 from kourou.protocol.atomic import StagedGroup, decode_groups
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.wording import counted, suggestion
@@ -172,7 +173,7 @@ class Quotas:
         if len(use.connections) >= limit:
             use.connections = {each for each in use.connections if not each.closed}
         if len(use.connections) >= limit:
-            raise _over(account, f"it has {counted(limit, 'connection')}, and may not have more")
+            raise _over(account, f"it has {counted(limit, 'connection')}, and may not have more", None)
         use.connections.add(connection)
 
     def _check(self, buckets: tuple[_Bucket | None, _Bucket | None], account: Account) -> None:
@@ -181,7 +182,7 @@ class Quotas:
         for wait_ms, bucket in waits:
             if wait_ms:
                 longest_ms = max(wait_ms for wait_ms, _ in waits)
-                raise _over(account, f"{bucket}, wait {longest_ms} ms")
+                raise _over(account, str(bucket), longest_ms)
 
 
 def _take(buckets: tuple[_Bucket | None, _Bucket | None], messages: int, size_bytes: int) -> None:
@@ -219,11 +220,11 @@ def _entry_count(body: bytes) -> int:
     return count
 
 
-def _over(account: Account, words: str) -> AccessRefusedError:
+def _over(account: Account, limit: str, wait_ms: int | None) -> AccessRefusedError:
     return AccessRefusedError(
         RefusalKind.OVER_QUOTA,
         ResponseCode.SYSTEM_BUSY,
-        f"account {account.name} is over its limit: {words}",
+        OverLimit(account.name, limit, wait_ms).remark(),
         user=account.name,
     )
 

@@ -164,7 +164,7 @@ async def broker_access(admin: Admin, address: str) -> Found:
 
 async def plain_secret(admin: Admin, address: str, access_key: str) -> str | None:
     """The secret key of an account of RocketMQ 4: a broker wants it with each change, also of other settings.
-    None if it is not shown to the session's account. Not to be shown to anybody."""
+    None if it is not shown to the session's account. It has secrets and must not be shown."""
     answer = await admin.call(address, RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG)
     config = decode_body(answer.body, PlainAclConfig)
     found = [one.secret_key for one in config.plain_access_configs if one.access_key == access_key]

@@ -3,7 +3,8 @@
     the dispatcher         runs the request checks before any processor (transport/dispatcher.py)
     the fast path          is closed while a check has to see each send (send/fast_send_path.py), unless the
                            compiled kernel decides in its place (send/signed_sends.py)
-    remembered decisions   hold for one `ruling` (send and pull targets); the compiled kernel compares it too
+    remembered decisions   hold for one `ruling` (send and pull targets, known senders); the compiled kernel
+                           compares it too
     parked requests        are checked again when they continue under another ruling (held and cold pulls)
 
 A check says what it has to see: a `RequestCheck` every request of some codes, a `MessageCheck` every message
@@ -38,6 +39,7 @@ from kourou.protocol.properties import MessageConst, get_property
 from kourou.store.log.put_status import PutStatus
 
 if TYPE_CHECKING:
+    from kourou.access.model import Account
     from kourou.broker.connection_state import ConnectionState
     from kourou.broker.hooks import SendContext
     from kourou.broker.send.signed_sends import SignedSends
@@ -144,6 +146,11 @@ class RecordAccess(Protocol):
         """RequestError if messages may not be sent to `topic`."""
         ...
 
+    def check_producer(self, request: Request, identity: str) -> Account | None:
+        """RequestError if the sender may not send as the idempotent producer of this identity. The account
+        that may, from every address; None: it is exempt here."""
+        ...
+
     def may_publish(self, request: Request, topic: str) -> bool:
         """The same as a question; an answer is no refusal."""
         ...
@@ -246,6 +253,14 @@ class Admission:
         """The same for publishing it."""
         if self.record_access is not None and topic != admitted:
             self.record_access.check_publish(request, topic)
+
+    def check_producer(self, request: Request, identity: str) -> None:
+        """RequestError if the sender of a request may not send as this idempotent producer."""
+        if self.record_access is None:
+            return
+        account = self.record_access.check_producer(request, identity)
+        if account is not None and self.signed_sends is not None:
+            self.signed_sends.learn_producer(account, identity)
 
     def may_publish(self, connection: Connection, topic: str) -> bool:
         """Whether the client that sends heartbeats on a connection may send to `topic`, and see what was sent

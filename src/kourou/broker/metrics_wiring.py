@@ -59,6 +59,7 @@ def make_metrics(
         groups=services.groups,
         producers=services.producers,
         consumers=services.consumers,
+        plugins=services.plugins,
         holds=services.holds,
         transactions=transactions,
         timers=services.timers,

@@ -16,11 +16,14 @@ from kourou.broker.clock_watch import ClockWatch
 from kourou.broker.delay.delay_offsets import DelayOffsetManager
 from kourou.broker.delay.delayed_messages import DelayedMessages
 from kourou.broker.delay.timer_messages import TimerMessages
+from kourou.broker.filters.plugin_host import PluginHost
 from kourou.broker.groups.consumers import ConsumerIdsNotifier, ConsumerManager
 from kourou.broker.groups.producers import ProducerManager
 from kourou.broker.groups.rebalance_lock import RebalanceLockManager
 from kourou.broker.hooks import BrokerHooks
 from kourou.broker.part import Handler
+from kourou.broker.pop.order_table import OrderTable
+from kourou.broker.pop.request_modes import RequestModes
 from kourou.broker.pull.long_polling import PullRequestHoldService
 from kourou.broker.pull.pull_message_processor import PullMessageProcessor
 from kourou.broker.pull.pull_targets import PullTargets
@@ -111,9 +114,15 @@ class BrokerServices:
     topics: TopicConfigManager
     groups: SubscriptionGroupManager
     offsets: ConsumerOffsetManager
+    order_table: OrderTable
+    """What orderly POP has handed out."""
+    request_modes: RequestModes
+    """How groups read topics whose queues the broker assigns."""
     producers: ProducerManager
     consumers: ConsumerManager
     notifier: ConsumerIdsNotifier
+    plugins: PluginHost
+    """Filters that the operator has installed."""
     locks: RebalanceLockManager
     stats: BrokerStatsManager
     lag: ConsumerLag
@@ -185,6 +194,7 @@ class BrokerServices:
         offsets = ConsumerOffsetManager(_table(setup, "consumerOffset.json"), live_config.get, now_ms)
         notifier = ConsumerIdsNotifier(live_config.get)
         consumers = ConsumerManager(clock.monotonic_ms, notifier)
+        plugins = PluginHost(live_config, clock.monotonic_ms)
         stats = BrokerStatsManager(
             config.broker_cluster_name, clock.monotonic_ms(), topics.is_system, wall_ms=now_ms()
         )
@@ -209,6 +219,7 @@ class BrokerServices:
         )
         holds = PullRequestHoldService(store.queues.find, cycles.open, lambda pull: pulls.resume(pull))
         replica_status = ReplicaStatus()
+        records = RecordReader(store.log, disk, requests)
         pulls = PullMessageProcessor(
             config=live_config,
             log=store.log,
@@ -223,8 +234,15 @@ class BrokerServices:
             address=address,
             hooks=setup.hooks,
             targets=PullTargets(
-                config=live_config, admission=admission, topics=topics, groups=groups, consumers=consumers
+                config=live_config,
+                admission=admission,
+                topics=topics,
+                groups=groups,
+                consumers=consumers,
+                plugins=plugins,
             ),
+            plugins=plugins,
+            records=records,
             is_cut_off=lambda: replica_status.why_not_following is not None,
         )
         store.dispatcher.on_publish.append(StoreStats(stats, now_ms).published)
@@ -250,7 +268,6 @@ class BrokerServices:
             class_loader_hash=start_ms,
             now_ms=now_ms,
         )
-        records = RecordReader(log, disk, requests)
         lag = ConsumerLag(
             topics=topics,
             groups=groups,
@@ -272,9 +289,12 @@ class BrokerServices:
             topics=topics,
             groups=groups,
             offsets=offsets,
+            order_table=OrderTable(_table(setup, "consumerOrderInfo.json"), now_ms, offsets),
+            request_modes=RequestModes(_table(setup, "messageRequestMode.json"), live_config.get, now_ms),
             producers=ProducerManager(),
             consumers=consumers,
             notifier=notifier,
+            plugins=plugins,
             locks=RebalanceLockManager(clock.monotonic_ms),
             stats=stats,
             lag=lag,

@@ -127,13 +127,19 @@ def tables_part(services: BrokerServices) -> TablesPart:
         queues=store.queues,
         disk=disk,
         topics=topics,
-        tables=(topics, groups, offsets, services.delay_offsets),
+        tables=(
+            topics,
+            groups,
+            offsets,
+            services.order_table,
+            services.request_modes,
+            services.delay_offsets,
+        ),
         writer=ConfigWriter(
             config=config,
             log_watch=store.watch,
-            topics=topics,
-            groups=groups,
-            offsets=offsets,
+            metadata=(topics, groups, services.request_modes),
+            progress=(offsets, services.order_table),
             disk=disk,
             store_work=services.store_work,
         ),
@@ -186,6 +192,8 @@ def groups_part(services: BrokerServices) -> HandlersPart:
         producers=producers,
         consumers=consumers,
         cycles=services.cycles,
+        plugins=services.plugins,
+        requests=services.requests,
         monotonic_ms=services.monotonic_ms,
     )
     return HandlersPart(

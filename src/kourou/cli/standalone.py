@@ -192,7 +192,7 @@ def _server(options: StandaloneOptions) -> Standalone | Supervisor:
 
 
 def account_lines(options: StandaloneOptions) -> list[str]:
-    """Who the administrator is. The keys are shown once, when they are made."""
+    """The lines about the administrator. The keys are shown once, when they are made."""
     accounts = options.accounts
     if accounts is None:
         return []

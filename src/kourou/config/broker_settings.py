@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from kourou.config.checks import addresses, name
-from kourou.config.keys import BOOL, INT, LONG, STRING, setting
+from kourou.config.keys import BOOL, ENUM, INT, LONG, STRING, setting
 
 # Clients find a broker through the name servers; Apache's listens on this port.
 LISTEN_PORT: Final = 10_911
@@ -229,6 +229,35 @@ class BrokerSettings:
         True,
         "Use the compiled kernel if it was built ([performance.md](performance.md#the-compiled-kernel)); "
         "without it, Python code does the same.",
+        live=False,
+    )
+    filter_plugins: str = _own(
+        "filterPlugins",
+        STRING,
+        "*",
+        "Installed filters that consumers may name, separated by commas; * means all, nothing none "
+        "([filters](filters.md)).",
+    )
+    filter_plugin_timeout_millis: int = _own(
+        "filterPluginTimeoutMillis",
+        INT,
+        1_000,
+        "How long a filter may take for a batch of up to 256 messages.",
+        low=10,
+    )
+    filter_plugin_fence_millis: int = _own(
+        "filterPluginFenceMillis",
+        INT,
+        30_000,
+        "How long pulls by a filter that is slow or broken are rejected.",
+        low=100,
+    )
+    filter_plugin_memory_mb: int = _own(
+        "filterPluginMemoryMb",
+        INT,
+        1024,
+        "Limit of the address space of a filter's process, in MiB; 0 means no limit.",
+        low=0,
         live=False,
     )
 
@@ -467,6 +496,43 @@ class BrokerSettings:
         low=0,
         high=65_536,
         live=False,
+    )
+    default_message_request_mode: str = _consuming(
+        "defaultMessageRequestMode",
+        ENUM,
+        "PULL",
+        "How consumers that let the broker assign their queues read a topic, unless `setConsumeMode` says "
+        "otherwise.",
+        choices=("PULL", "POP"),
+    )
+    default_pop_share_queue_num: int = _consuming(
+        "defaultPopShareQueueNum",
+        INT,
+        -1,
+        "With POP as that default: each consumer also reads the queues of so many others. 0 or less: all "
+        "consumers read all queues.",
+    )
+    server_load_balancer_enable: bool = _consuming(
+        "serverLoadBalancerEnable",
+        BOOL,
+        True,
+        "Divide the queues among consumers that let the broker assign them. Otherwise each gets all queues.",
+    )
+    load_balance_poll_name_server_interval: int = _consuming(
+        "loadBalancePollNameServerInterval",
+        LONG,
+        30_000,
+        "For that assignment the queues of topics are fetched from the name servers every so many "
+        "milliseconds.",
+        low=100,
+        clamped=True,
+    )
+    enable_notify_after_pop_order_lock_release: bool = _consuming(
+        "enableNotifyAfterPopOrderLockRelease",
+        BOOL,
+        True,
+        "Messages popped in order are delivered again as soon as their invisible time ends. Otherwise with "
+        "the next pop.",
     )
     auto_delete_unused_stats: bool = _consuming(
         "autoDeleteUnusedStats", BOOL, True, "Delete the statistics of a topic or group together with it."

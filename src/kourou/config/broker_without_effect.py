@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from kourou.config.access_settings import ACCESS_KEYS_WITHOUT_EFFECT
-from kourou.config.keys import BOOL, ENUM, INT, LONG, STRING, Key, keys
+from kourou.config.keys import BOOL, INT, LONG, STRING, Key, keys
 
 _ONE_LOOP: Final = "requests are handled on one event loop; there is no thread pool to size"
 _NO_POOL_QUEUE: Final = (
@@ -25,7 +25,6 @@ _NO_PLUGIN: Final = "the store is RocketMQ's file store; Java plug-ins cannot be
 _NO_ROCKSDB: Final = "configuration and POP records are kept in files; there is no RocksDB"
 _NO_BILLING: Final = "there are no billing statistics"
 _NO_BIT_MAPS: Final = "filters are evaluated on the message; the queues have no bitmaps"
-_CLIENTS_BALANCE: Final = "clients assign the queues among themselves"
 _SLOW_READERS: Final = "old messages are read from disk in threads; no client is disconnected for it"
 _NO_PROXY: Final = "there is no proxy, for whose broadcasting clients the broker would store offsets"
 _ONE_REGISTRATION: Final = "a registration is one request; 100,000 topics fit into a frame"
@@ -53,7 +52,6 @@ _REGISTRATION: Final = (
         LONG,
         _NO_TAKEOVER,
         brokerNotActiveTimeoutMillis=10_000,
-        loadBalancePollNameServerInterval=30_000,
         forwardTimeout=3_000,
     ),
     *keys(
@@ -80,9 +78,6 @@ _REGISTRATION: Final = (
 )
 
 _CONSUMING: Final = (
-    *keys(INT, _NO_POP, defaultPopShareQueueNum=-1),
-    Key("defaultMessageRequestMode", ENUM, "PULL", _NO_POP, choices=("PULL", "POP")),
-    *keys(BOOL, _CLIENTS_BALANCE, serverLoadBalancerEnable=True),
     *keys(BOOL, _SLOW_READERS, disableConsumeIfConsumerReadSlowly=False),
     *keys(LONG, _SLOW_READERS, consumerFallbehindThreshold=17_179_869_184),
     *keys(LONG, "a subscription lasts as long as a member has it", subscriptionExpiredTimeout=600_000),
@@ -179,7 +174,6 @@ _POP: Final = (
         enableRetryTopicV2=False,
         retrieveMessageFromPopRetryTopicV1=True,
         enableNotifyBeforePopCalculateLag=True,
-        enableNotifyAfterPopOrderLockRelease=True,
         initPopOffsetByCheckMsgInMem=True,
         popResponseReturnActualRetryTopic=False,
         popReviveSkipIfGroupAbsent=True,

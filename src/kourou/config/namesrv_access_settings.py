@@ -21,7 +21,7 @@ _own = partial(setting, _SECTION, live=False, protected=True, shown=False)
 # The methods are generated once, for NamesrvConfig: a start should be short.
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class NamesrvAccessSettings(AccessGateSettings, InnerCredentialsSettings):
-    """Who may register brokers, change what is kept, and see routes."""
+    """Permissions to register brokers, to change tables, and to see routes."""
 
     acl_enable: bool = _own(
         "aclEnable",
@@ -65,8 +65,8 @@ class NamesrvAccessSettings(AccessGateSettings, InnerCredentialsSettings):
         "accessRoutesNeedSignature",
         BOOL,
         False,
-        "Routes and the brokers of the cluster are shown to accounts only; off: to everybody. Their accounts "
-        "have to be known to the name server.",
+        "Routes and the brokers of the cluster are shown to accounts only, those of the name "
+        "server; off: to every client.",
     )
 
     @property

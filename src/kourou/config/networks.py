@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import Self
+from typing import Final, Self
+
+_SOURCE_BYTES: Final = 8
+"""Of an IPv6 address: the network of a host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +46,21 @@ def networks(text: str) -> str | None:
     except ValueError:
         return "IP addresses or networks, several separated by , as in 10.0.0.7,10.1.0.0/16"
     return None
+
+
+@lru_cache(maxsize=1_024)
+def source_of(address: str) -> str:
+    """What is counted as one address, where peers are limited: of IPv6 the network of a host.
+
+    >>> source_of("2001:db8:0:7::1"), source_of("::ffff:10.0.0.1"), source_of("10.0.0.1")
+    ('2001:db8:0:7::/64', '10.0.0.1', '10.0.0.1')
+    """
+    if ":" not in address:
+        return address
+    try:
+        parsed = IPv6Address(address)
+    except ValueError:
+        return address
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return f"{IPv6Address(parsed.packed[:_SOURCE_BYTES].ljust(16, bytes(1)))}/{8 * _SOURCE_BYTES}"

@@ -180,6 +180,15 @@ class TlsSettings:
         "`permissive`: TLS and plaintext on one port; `enforcing`: TLS only; `disabled`: plaintext only.",
         choices=("disabled", "permissive", "enforcing"),
     )
+    # Apache's slaves and masters have no TLS on the HA link, while clients may have to use it.
+    tls_server_mode_ha: str | None = _tls(
+        "tls.server.mode.ha",
+        ENUM,
+        None,
+        "Kourou's own: the same for a broker's port for slaves, `haListenPort`; as `tls.server.mode` if not "
+        "set. Slaves of Apache's need `permissive` or `disabled`.",
+        choices=("disabled", "permissive", "enforcing"),
+    )
     # Encryption that protects against nothing should be opted into.
     tls_test_mode_enable: bool = _tls(
         "tls.test.mode.enable",
@@ -238,6 +247,13 @@ class TlsSettings:
         "The CA certificates that client certificates must be signed by.",
     )
     tls_enable: bool = _tls("tls.enable", BOOL, False, "Encrypt outgoing connections.")
+    tls_enable_ha: bool | None = _tls(
+        "tls.enable.ha",
+        BOOL,
+        None,
+        "Kourou's own: encrypt a slave's link to its master. If not set, links to masters of Kourou are as "
+        "`tls.enable` says, and those to Apache's, which offer no TLS there, are not encrypted.",
+    )
     tls_client_cert_path: str | None = _tls(
         "tls.client.certPath", STRING, None, "The certificate presented on outgoing connections."
     )

@@ -26,7 +26,7 @@ _PERMISSION: Final = re.compile(
     "|authorization context is empty|Authorization failed"
 )
 _LOGIN: Final = re.compile("signature|^User:|accesskey|username|acl config|authentication", re.IGNORECASE)
-# With what an AccessDeniedError adds for programs, which is left out here: people know who they are.
+# With what an AccessDeniedError adds for programs, which is left out here: the page shows the user.
 _REFUSAL_IN_TEXT: Final = re.compile(
     r"CODE: (?:16  DESC: (?P<words>[^\n]*?)|1  DESC: org\.apache\.rocketmq\.acl\.common\.AclException: "
     r"(?P<plain>[^\n]*?)(?:, org\.apache\.rocketmq\.[\w.$]+\([\w.]*:-?\d+\))?)"

@@ -37,7 +37,9 @@ PRODUCERS_TOPIC: Final = "rmq_sys_kourou_producers"
 """Openings of idempotent producers."""
 ATOMIC_TOPIC: Final = "rmq_sys_kourou_atomic"
 """The journal of atomic publishes: staged parts and decisions."""
-JOURNAL_TOPICS: Final = frozenset({PRODUCERS_TOPIC, ATOMIC_TOPIC})
+ORDER_TOPIC: Final = "rmq_sys_kourou_order"
+"""The journal of orderly POP: what was handed out, and how far groups are."""
+JOURNAL_TOPICS: Final = frozenset({PRODUCERS_TOPIC, ATOMIC_TOPIC, ORDER_TOPIC})
 """Topics of a broker's own that have no configuration: clients neither send to them nor read them."""
 REVIVE_LOG_TOPIC_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
 SYNC_BROKER_MEMBER_GROUP_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"

@@ -3,18 +3,21 @@
     __KOUROU_SEQ = <producer id>:<epoch>:<sequence>
 
 The producer id comes from the broker (OPEN_KOUROU_PRODUCER): a random one, or `@` and the name that the
-application chose. Each program that opens a name gets a greater epoch, which no other program ever gets: also
-if a power loss or a promotion loses an opening, since it is a time. Sequences count the messages of one
-producer in one queue, from 0. The property counts only in a send whose header says so (`kourouSequenced`);
-brokers remove it from other sends: a program that forwards a message with all its properties does not repeat
-the original. The record of an opening has a word in place of the sequence, `open` or `open-gaps`, and behind
-a dot the nonce that the client gave the opening, by which its repeats are recognized; the record that makes
-brokers forget a producer has `forget`.
+application chose. The last digits of a random one say which account has opened it: consumers see the ids of
+producers, and no other account may send as them. Each program that opens a name gets a greater epoch, which
+no other program ever gets: also if a power loss or a promotion loses an opening, since it is a time.
+Sequences count the messages of one producer in one queue, from 0. The property counts only in a send whose
+header says so (`kourouSequenced`); brokers remove it from other sends: a program that forwards a message with
+all its properties does not repeat the original. The record of an opening has a word in place of the sequence,
+`open` or `open-gaps`, and behind a dot the nonce that the client gave the opening, by which its repeats are
+recognized; the record that makes brokers forget a producer has `forget`.
 """
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
+from hashlib import sha256
 from typing import Final, NamedTuple
 
 from kourou.errors import ProtocolError
@@ -51,6 +54,11 @@ _NONCE: Final = rf"[0-9a-f]{{{2 * NONCE_BYTES}}}"
 _OPENING: Final = re.compile(rf"({OPENED}|{OPENED_WITH_GAPS})(?:\.({_NONCE}))?")
 
 
+_OWNER_DIGITS: Final = 6
+RANDOM_ID_BYTES: Final = 5
+"""Of a random id, before the digits of its owner."""
+
+
 class ProducerSequence(NamedTuple):
     """What a message says of its producer."""
 
@@ -84,6 +92,16 @@ def identity_of(producer_id: str, epoch: int) -> str:
     '@loader-7:3'
     """
     return f"{producer_id}:{epoch}"
+
+
+@lru_cache(maxsize=1_024)
+def owner_digits(account: str) -> str:
+    """With what the random ids of an account end; of no account, too.
+
+    >>> owner_digits("orders"), owner_digits("")
+    ('1c168a', 'e3b0c4')
+    """
+    return sha256(account.encode()).hexdigest()[:_OWNER_DIGITS]
 
 
 def format_sequence(identity: str, sequence: int) -> str:

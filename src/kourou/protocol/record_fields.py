@@ -109,6 +109,15 @@ def record_positions(buffer: Buffer) -> list[int]:
     return positions
 
 
+def record_body(record: memoryview) -> tuple[memoryview, int]:
+    """The body of a whole record as it is stored, without a copy, and the sysFlag, which says how."""
+    sys_flag: int = _SYS_FLAG.unpack_from(record)[0]
+    flags = sys_flag & HOSTS_V6
+    (length,) = _BODY_LENGTHS[flags].unpack_from(record)
+    start = RECORD_HEADS[flags].size
+    return record[start : start + length], sys_flag
+
+
 def properties_start(buffer: Buffer, pos: int, size_bytes: int) -> int:
     """Where the property string of the record at `pos` begins, which ends with the record; -1 when no
     record of this size is there."""

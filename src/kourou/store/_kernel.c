@@ -37,7 +37,7 @@
 #define CAN_FOLD 0
 #endif
 
-#define INTERFACE 12
+#define INTERFACE 13
 
 enum { JSON = SERIALIZE_JSON, BINARY = SERIALIZE_ROCKETMQ, ONEWAY = 2 };
 enum { HOST_DIGITS = 16, OFFSET_DIGITS = 16, ID_BYTES = HOST_DIGITS + OFFSET_DIGITS + 1 };
@@ -510,6 +510,7 @@ struct send {
     int64_t opaque, flag, queue_id, sys_flag, born_timestamp, message_flag, reconsume_times;
     struct span topic;
     struct value properties;
+    PyObject *producers; /* borrowed: identities that the account may send as; NULL: any */
     int is_batch, is_sequenced;
     unsigned seen; /* one bit per field, the lowest for the first letter */
 };
@@ -862,6 +863,7 @@ struct queue {
     int64_t slot;
     Py_ssize_t identity_size;
     char identity[MAX_IDENTITY_BYTES];
+    const PyObject *producers; /* of the last send that was allowed to have this identity */
 };
 
 /* Sends whose signatures were verified together, before the first of them is encoded: hashes of several texts cost
@@ -882,6 +884,7 @@ struct ahead {
     /* the account of the last send: usually that of the next one, too */
     struct span access_key, topic;
     struct signing_state key;
+    PyObject *producers;
 };
 
 struct run {
@@ -1327,6 +1330,7 @@ static int find_window(struct run *run, struct queue *queue, struct span identit
         && memcmp(queue->identity, identity.at, (size_t)identity.size) == 0)
         return 1;
     queue->window = NULL;
+    queue->producers = NULL;
     if (identity.size > MAX_IDENTITY_BYTES || !is_ascii(identity))
         return 0;
     int is_found = find_slots(run, queue);
@@ -1347,6 +1351,19 @@ static int find_window(struct run *run, struct queue *queue, struct span identit
     return 1;
 }
 
+/* Whether the account of a send may send as the producer whose window was found: 1, 0, or -1 with an error set. */
+static int may_send_as(const struct send *send, struct queue *queue)
+{
+    if (send->producers == NULL || send->producers == queue->producers)
+        return 1;
+    PyObject *identity = PyUnicode_DecodeASCII(queue->identity, queue->identity_size, NULL);
+    int may_send = identity == NULL ? -1 : PySet_Contains(send->producers, identity);
+    Py_XDECREF(identity);
+    if (may_send > 0)
+        queue->producers = send->producers;
+    return may_send;
+}
+
 /* Whether a window does not have a sequence yet, which is neither below it nor far ahead. */
 static int is_new(const uint64_t *window, uint64_t sequence)
 {
@@ -1358,7 +1375,8 @@ static int is_new(const uint64_t *window, uint64_t sequence)
 
 /* Read the sequence of a message, and find the window of its producer: 1 if it may be stored, 0 if the slow path has to
    decide, -1 with an error set. */
-static int check_sequence(struct run *run, struct queue *queue, struct span text, int64_t *sequence)
+static int check_sequence(
+    struct run *run, struct queue *queue, const struct send *send, struct span text, int64_t *sequence)
 {
     Py_ssize_t colon = text.size - 1;
     while (colon >= 0 && text.at[colon] != ':')
@@ -1367,9 +1385,9 @@ static int check_sequence(struct run *run, struct queue *queue, struct span text
     if (colon <= 0 || !is_number(&number, 0, INT64_MAX, sequence))
         return 0;
     int is_found = find_window(run, queue, (struct span){text.at, colon});
-    if (is_found <= 0)
-        return is_found;
-    return is_new(queue->window, (uint64_t)*sequence);
+    if (is_found > 0)
+        is_found = may_send_as(send, queue);
+    return is_found <= 0 ? is_found : is_new(queue->window, (uint64_t)*sequence);
 }
 
 /* Note a sequence that may be stored, of a record at `phy_offset` or behind it. False with an error set. */
@@ -1420,7 +1438,7 @@ static int encode_one(
     int64_t sequence, phy_offset = run->phy_offset;
     if (found->sequence.size == 0)
         return encode_record(run, queue, send, found, body);
-    int is_fine = send->is_sequenced ? check_sequence(run, queue, found->sequence, &sequence) : 0;
+    int is_fine = send->is_sequenced ? check_sequence(run, queue, send, found->sequence, &sequence) : 0;
     if (is_fine > 0)
         is_fine = encode_record(run, queue, send, found, body);
     return is_fine > 0 && !note_sequence(run, queue, (uint64_t)sequence, phy_offset) ? -1 : is_fine;
@@ -1465,7 +1483,7 @@ static int add_sequence(struct run *run, struct queue *queue, const struct send 
     const uint64_t *window = queue->window;
     int64_t sequence, last = -1;
     size_t size = run->sequences.size;
-    int is_fine = send->is_sequenced ? check_sequence(run, queue, text, &sequence) : 0;
+    int is_fine = send->is_sequenced ? check_sequence(run, queue, send, text, &sequence) : 0;
     if (is_fine <= 0)
         return is_fine;
     if (size)
@@ -1620,7 +1638,7 @@ wrong:
 /* -- signed sends ------------------------------------------------------------------------------------------ */
 
 /* Sends are verified up to so many bytes ahead of the one that is encoded. */
-enum { MAX_AHEAD_BYTES = 256 * 1024, ACCOUNT_PARTS = 3 };
+enum { MAX_AHEAD_BYTES = 256 * 1024, ACCOUNT_PARTS = 4 };
 
 /* Whether an account that signs with this key is known under the current ruling, and may send to the topic: 1, 0, or
    -1 with an error set. The signing state of its key is kept. */
@@ -1635,7 +1653,7 @@ static int find_account(struct run *run, struct span access_key, struct span top
     Py_XDECREF(name);
     if (account == NULL)
         return PyErr_Occurred() ? -1 : 0;
-    /* ruling, signing state, topics */
+    /* ruling, signing state, topics, identities of producers */
     if (!PyTuple_Check(account) || PyTuple_Size(account) != ACCOUNT_PARTS
         || PyTuple_GetItem(account, 0) != run->broker_config)
         return 0;
@@ -1651,7 +1669,8 @@ static int find_account(struct run *run, struct span access_key, struct span top
     }
     ahead->access_key = access_key;
     ahead->topic = topic;
-    return 1;
+    ahead->producers = PyTuple_GetItem(account, 3);
+    return ahead->producers == NULL ? -1 : 1;
 }
 
 /* The access key and the signature of a send; false without them, and for fields that some clients do not sign. */
@@ -1727,6 +1746,7 @@ static int prepare_verification(
     int is_known = find_account(run, access_key, sent->send.topic);
     if (is_known <= 0)
         return is_known;
+    sent->send.producers = run->ahead.producers;
     Py_ssize_t size = write_signed(room, fields, frame->body);
     if (size < 0)
         return size == -1 ? 0 : -1;
@@ -1959,8 +1979,9 @@ PyDoc_STRVAR(encode_sends_doc,
 "setup: (properties that the broker adds, names of properties that need the slow path, templates of responses,\n"
 "store_host, new_queue). The templates: JSON without and with an id, binary without and with an id.\n"
 "new_queue(topic, queue_id): creates or prepares a queue without messages; None if it cannot be used.\n"
-"accounts: None, or of those whose signed sends need no look, (broker_config, signing state, topics) by access\n"
-"key; whatever is not signed by one of them needs the slow path.\n"
+"accounts: None, or of those whose signed sends need no look, (broker_config, signing state, topics,\n"
+"identities of idempotent producers) by access key; whatever is not signed by one of them, or sent as another\n"
+"producer, needs the slow path.\n"
 "sequences: (slots of producers by topic, queue id and identity, blocks of windows, number of the run). The\n"
 "windows are changed in place, and what they were is returned; if an error is raised, they are unchanged.");
 

@@ -125,6 +125,14 @@ class ConsumerOrderInfoTable(Body):
     order_info_count: Int32 | None = None
 
 
+class NotedConsumerOrderInfoTable(ConsumerOrderInfoTable):
+    """`consumerOrderInfo.json` with Kourou's additional notes: it counts the journal's records below
+    `journal_offset`, of which the last one lies at `journal_phy_offset`; -1: there is none."""
+
+    journal_offset: Int64 | None = field(default=None, name="__kourouJournalOffset")
+    journal_phy_offset: Int64 = field(default=-1, name="__kourouJournalPhyOffset")
+
+
 class TopicQueueMappingTable(Body):
     """`topicQueueMapping.json` (5.x): static topics, and where each of their queues lies."""
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MODULE: Final = "kourou.store._kernel"
 VARIABLE: Final = "KOUROU_KERNEL"
 """The environment variable that switches the kernel off when it is 0; `setup.py` reads it too."""
-_INTERFACE: Final = 12
+_INTERFACE: Final = 13
 _BUILD: Final = (
     "install a C compiler and Python's headers (Debian, Ubuntu: gcc, libc6-dev, python3-dev), then run "
     "pip install --force-reinstall --no-deps . in Kourou's source folder (make kernel for its .venv)"
@@ -43,9 +43,9 @@ EncodedSends: TypeAlias = "tuple[SendsEnd, int, bytearray, bytes, list[bytes], l
 for each connection, the queues with new messages, and the windows of sequences as they were before."""
 SequenceState: TypeAlias = tuple[Mapping[str, Mapping[int, Mapping[str, int]]], list[bytearray], int]
 """The slots of a ProducerTable, the blocks of its windows, and the number of the run."""
-SigningAccounts: TypeAlias = "Mapping[str, tuple[Any, bytes, set[str]]]"
-"""By access key: the ruling under which this holds, the signing state, and the topics that the account may
-send to."""
+SigningAccounts: TypeAlias = "Mapping[str, tuple[Any, bytes, set[str], set[str]]]"
+"""By access key: the ruling under which this holds, the signing state, the topics that the account may send
+to, and the identities of idempotent producers that it may send as."""
 
 EncodedStaged: TypeAlias = "tuple[int, int, bytearray, bytes, list[GrownQueue]]"
 """The position behind the entries, their number, their records, the index entries, and the queue."""

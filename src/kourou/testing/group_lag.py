@@ -12,8 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kourou.broker.delay.deliveries import read_records_at, target_of
+from kourou.broker.delay.deliveries import target_of
 from kourou.broker.groups.producers import ClientChannel
+from kourou.broker.storage.record_reads import read_records_at
 from kourou.embed import Broker
 from kourou.errors import ProtocolError, RemotingError
 from kourou.protocol.bodies import GetConsumerStatusBody, MessageQueue, decode_body

@@ -47,7 +47,6 @@ class RemotingClient:
         self._loop = asyncio.get_running_loop()
         self._config = config or RemotingClientConfig()
         self._tls = follow_client(self._config.tls)
-        self._looked_at = self._loop.time()
         self._dispatch = Dispatcher(processors or {})
         self._budget = InboundBudget(self._config.max_inbound_bytes)
         self._connections: dict[str, asyncio.Task[Connection]] = {}
@@ -155,7 +154,8 @@ class RemotingClient:
 
     async def _connect(self, address: str) -> Connection:
         host, port = parse_address(address)
-        await self._look_at_tls_files()
+        # Before connecting rather than periodically: connections are rare.
+        await self._tls.look_when_due(self._loop.time(), self._config.tls.look_every_s)
         try:
             async with asyncio.timeout(self._config.connect_timeout_ms / 1000):
                 _, connection = await self._loop.create_connection(
@@ -168,13 +168,6 @@ class RemotingClient:
         except (OSError, EOFError) as error:
             raise connect_problem(address, error, is_tls=self._tls.context is not None) from error
         return connection
-
-    async def _look_at_tls_files(self) -> None:
-        """Before connecting rather than periodically: connections are rare."""
-        now = self._loop.time()
-        if self._tls.has_files and now - self._looked_at >= self._config.tls.look_every_s:
-            self._looked_at = now
-            await asyncio.to_thread(self._tls.look)
 
     def _new_connection(self, address: str) -> Connection:
         return Connection(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,6 +91,20 @@ def client_settings(config: RemotingSettings, connect_timeout_ms: int = 3_000) -
             auth_server=config.tls_client_auth_server,
         ),
     )
+
+
+def ha_server_tls(config: RemotingSettings) -> ServerTlsConfig:
+    """TLS of the port for slaves: that of the first port, with a mode of its own if there is one."""
+    tls = server_settings(config).tls
+    if config.tls_server_mode_ha is None:
+        return tls
+    return replace(tls, mode=TlsMode(config.tls_server_mode_ha), mode_key="tls.server.mode.ha")
+
+
+def ha_client_tls(config: RemotingSettings) -> ClientTlsConfig:
+    """TLS of a slave's link to its master: that of requests, with a switch of its own if there is one."""
+    tls = client_settings(config).tls
+    return tls if config.tls_enable_ha is None else replace(tls, enable=config.tls_enable_ha)
 
 
 def _limits(config: RemotingSettings) -> ConnectionLimits:

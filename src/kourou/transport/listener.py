@@ -1,8 +1,7 @@
 """Listener: accepts connections on one port: plaintext, TLS, or both, distinguished by the first byte.
 
 Without a TLS context the loop's own server does it. With one, each accepted socket waits for its first byte,
-which is peeked: 0x16 opens a TLS handshake and is never the start of a legal frame length. The socket becomes
-a connection only then.
+which is peeked (tls_socket.py). The socket becomes a connection only then.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from collections.abc import Callable
 from kourou.errors import ConfigError
 from kourou.transport.acceptor import Acceptor
 from kourou.transport.addresses import format_address
-from kourou.transport.settings import ClientAuth, RemotingServerConfig, TlsMode
+from kourou.transport.settings import RemotingServerConfig, TlsMode
 from kourou.transport.tasks import TaskOwner
-from kourou.transport.tls import describe_handshake, follow_server
+from kourou.transport.tls import describe_handshake, follow_server, plaintext_warning
 from kourou.transport.tls_files import FollowedContext
+from kourou.transport.tls_socket import opens_tls
 
 _log = logging.getLogger(__name__)
 
-_TLS_HANDSHAKE = 0x16
 _HANDSHAKE_TIMEOUT_S = 10.0
 # Accepting fails for lack of a resource that may become available again.
 _SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -65,8 +64,9 @@ class Listener:
         except OSError as error:
             raise ConfigError(bind_problem(config.host, config.port, error)) from error
         if self._tls.context is not None:
-            self._warn_of_plaintext()
             self._look_later()
+        if warning := plaintext_warning(config.tls, self.port):
+            _log.warning("%s", warning)
 
     async def stop(self) -> None:
         """Stop accepting. Existing connections are not affected."""
@@ -107,17 +107,14 @@ class Listener:
 
     def _decide(self, accepted: socket.socket) -> None:
         try:
-            first = accepted.recv(1, socket.MSG_PEEK)
+            is_tls = opens_tls(accepted)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
-            first = b""
-        if not first:
             self._drop(accepted)
             return
         del self._undecided[accepted]
         self._loop.remove_reader(accepted.fileno())
-        is_tls = first[0] == _TLS_HANDSHAKE
         if not is_tls and self._config.tls.mode is TlsMode.ENFORCING:
             _log.warning(
                 "closing %s: it does not speak TLS and tls.server.mode is enforcing", _peer_of(accepted)
@@ -140,15 +137,6 @@ class Listener:
             accepted.close()
 
     # -- TLS files -------------------------------------------------------------------------------
-
-    def _warn_of_plaintext(self) -> None:
-        tls = self._config.tls
-        if tls.client_auth is ClientAuth.REQUIRE and tls.mode is not TlsMode.ENFORCING:
-            _log.warning(
-                "port %d: client certificates are required, but a connection without TLS needs none; "
-                "set tls.server.mode=enforcing",
-                self.port,
-            )
 
     def _look_later(self) -> None:
         if self._tls is not None and self._tls.has_files:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import msgspec
 
 from kourou.errors import SYSTEM_ERROR, KourouError
+from kourou.protocol.codes import SerializeType
 from kourou.protocol.command import (
     CommandHead,
     decode_ext,
@@ -15,7 +16,9 @@ from kourou.protocol.command import (
     ext_dict,
     ext_fields_of,
 )
+from kourou.protocol.headers.send import SendMessageRequestHeaderV2
 from kourou.protocol.request_head import decode_fields
+from kourou.protocol.signed_send import SignedSend, read_signed_send
 
 if TYPE_CHECKING:
     from kourou.transport.connection import Connection
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 HeaderT = TypeVar("HeaderT", bound=msgspec.Struct)
 
 _ONEWAY = 2
+_JSON = SerializeType.JSON.value
 
 
 class Request:
@@ -84,6 +88,12 @@ class Request:
                 fields = ext_dict(self.head)
             self._ext_fields = fields
         return fields
+
+    def signed_send(self) -> SignedSend | None:
+        """What is signed of a send in the usual form, cheaper than by `ext_fields`; None: it has another."""
+        if self.serialize_type == _JSON and isinstance(self.head.ext_fields, SendMessageRequestHeaderV2):
+            return read_signed_send(self.raw_header)
+        return None
 
     def header(self, header_type: type[HeaderT]) -> HeaderT:
         """The header fields as `header_type`; HeaderFieldError names what is missing or wrong."""

@@ -45,6 +45,7 @@ class ServerTlsConfig:
     # is true; ours is false, so that encryption without protection has to be requested explicitly.
     test_mode: bool = False
     look_every_s: float = _LOOK_EVERY_S  # how often its files are compared
+    mode_key: str = "tls.server.mode"  # for messages
 
 
 @dataclass(frozen=True, slots=True)

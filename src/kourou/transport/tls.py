@@ -49,7 +49,7 @@ def server_context(config: ServerTlsConfig) -> ssl.SSLContext | None:
     if config.cert_path is None and not config.test_mode:
         if config.mode is TlsMode.ENFORCING:
             raise ConfigError(
-                "tls.server.mode is enforcing but there is no certificate; set tls.server.certPath "
+                f"{config.mode_key} is enforcing but there is no certificate; set tls.server.certPath "
                 "and tls.server.keyPath, or tls.test.mode.enable=true for a throw-away one"
             )
         return None
@@ -83,10 +83,21 @@ def follow_server(config: ServerTlsConfig, title: str) -> FollowedContext:
     return FollowedContext(title, lambda: server_context(config), files)
 
 
-def follow_client(config: ClientTlsConfig) -> FollowedContext:
+def follow_client(config: ClientTlsConfig, title: str = "outgoing connections") -> FollowedContext:
     """The context of a connecting side, which follows its files."""
     files = (config.cert_path, config.key_path, config.trust_cert_path)
-    return FollowedContext("outgoing connections", lambda: client_context(config), files)
+    return FollowedContext(title, lambda: client_context(config), files)
+
+
+def plaintext_warning(config: ServerTlsConfig, port: int) -> str:
+    """What an operator may not expect of required certificates at this port, or nothing."""
+    is_open = config.mode is TlsMode.PERMISSIVE and (config.cert_path is not None or config.test_mode)
+    if config.client_auth is not ClientAuth.REQUIRE or not is_open:
+        return ""
+    return (
+        f"port {port}: client certificates are required, but a connection without TLS needs none; set "
+        f"{config.mode_key}=enforcing"
+    )
 
 
 def describe_failure(error: BaseException) -> str:

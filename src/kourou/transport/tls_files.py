@@ -12,7 +12,9 @@ Not here: what a context is made of (tls.py), when to look (listener.py, client.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import math
 import ssl
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -39,12 +41,19 @@ class FollowedContext:
         self._files = [path for path in files if path is not None]
         # Before they are read: a change while they are is noticed by the next look.
         self._stamps = self._read_stamps()
+        self._looked_at = -math.inf
         self.context = make()
 
     @property
     def has_files(self) -> bool:
         """Whether there is anything to follow."""
         return self.context is not None and bool(self._files)
+
+    async def look_when_due(self, now: float, every_s: float) -> None:
+        """Look, but not more often than that; `now` is of any one clock."""
+        if self.has_files and now - self._looked_at >= every_s:
+            self._looked_at = now
+            await asyncio.to_thread(self.look)
 
     def look(self) -> bool:
         """Whether the files have changed and are in force now. Reads files: not for the event loop."""

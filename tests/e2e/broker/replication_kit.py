@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from kourou.broker.replication.master_part import MasterPart
 from kourou.broker.replication.replica_server import ReplicaServer
@@ -90,6 +93,21 @@ def links(peer: Peer) -> list[Any]:
 async def following(peer: Peer, count: int) -> None:
     """Wait until so many slaves follow."""
     await until(lambda: len(links(peer)) == count, f"{count} slaves follow")
+
+
+async def not_following(peer: Peer, reason: str) -> None:
+    """Wait until a slave says that it does not follow its master for this reason."""
+    status = peer.controller.services.replica_status
+    await until(lambda: reason in (status.why_not_following or ""), reason)
+
+
+def warnings_of_port(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What the port for slaves has warned of."""
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == ReplicaServer.__module__ and record.levelno >= logging.WARNING
+    ]
 
 
 def log_end(peer: Peer) -> int:

@@ -13,12 +13,17 @@ import pytest
 
 from kourou.access.model import RefusalKind
 from kourou.broker.access import part
+from kourou.protocol.batch import BatchEntry, encode_batch_entries
 from kourou.protocol.bodies.acl import AclInfo, PolicyEntryInfo, PolicyInfo, UserInfo
 from kourou.protocol.bodies.codec import encode_body
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand
 from kourou.protocol.ext_fields import ext_fields_of
-from kourou.protocol.headers.acl import CreateAclRequestHeader, CreateUserRequestHeader
+from kourou.protocol.headers.acl import (
+    CreateAclRequestHeader,
+    CreateUserRequestHeader,
+    DeleteAclRequestHeader,
+)
 from kourou.protocol.headers.send import SendMessageRequestHeaderV2
 from kourou.protocol.names import RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC
 from kourou.protocol.signature import ACCESS_KEY, SIGNATURE, SigningKeys, signature_of
@@ -257,6 +262,48 @@ async def test_replies_do_not_publish_to_other_topics(tmp_path: Path) -> None:
             remarks.append(answer.remark or "")
         assert "Topic:TopicTest is no topic for replies" in remarks[0]
         assert "REPLY_TO_CLIENT" in remarks[1], "admitted, but there is no requester"
+
+
+@pytest.mark.parametrize("has_kernel", [True, False])
+async def test_no_account_sends_as_the_producer_of_another(tmp_path: Path, has_kernel: bool) -> None:
+    """Consumers see ids; messages of the owner would be taken for repeats of those of the other, and lost."""
+    bob = ("bob", "bob-secret")
+    async with guarded(tmp_path, **AUTH, compiled_kernel_enable=has_kernel) as peer:
+        for keys in (ALICE, bob):
+            await peer.create_user(keys)
+            await peer.grant(keys[0], "Topic:TopicTest", "Pub")
+        await peer.grant("alice", "Group:loader", "Pub")
+
+        async def opened(**fields: str) -> str:
+            answer = await peer.call(
+                RequestCode.OPEN_KOUROU_PRODUCER, ALICE, {"producerGroup": "p", **fields}
+            )
+            found = answer.ext_fields or {}
+            return f"{found['kourouProducerId']}:{found['kourouEpoch']}"
+
+        async def put(keys: Keys, identity: str, sequence: int, *, is_batch: bool = False) -> RemotingCommand:
+            text = f"UNIQ_KEY\x01K{sequence}\x02__KOUROU_SEQ\x01{identity}:{sequence}\x02"
+            fields = ext_fields_of(send_header("TopicTest")) | {"kourouSequenced": "true", "i": text}
+            if not is_batch:
+                return await peer.call(RequestCode.SEND_MESSAGE_V2, keys, fields, b"x")
+            body = encode_batch_entries([BatchEntry(0, b"x", text.encode())])
+            fields |= {"m": "true", "i": ""}
+            return await peer.call(RequestCode.SEND_BATCH_MESSAGE, keys, fields, body)
+
+        for identity in (await opened(), await opened(kourouName="loader")):
+            for sequence in range(3):
+                assert (await put(ALICE, identity, sequence)).code == 0
+            for is_batch in (False, True):
+                refused = await put(bob, identity, 3, is_batch=is_batch)
+                assert refused.code == 16, refused.remark
+                words = "Group:loader" if identity.startswith("@") else "opened by another account"
+                assert words in (refused.remark or "")
+            stored = [await put(ALICE, identity, 3), await put(ALICE, identity, 4, is_batch=True)]
+            for answer in stored:
+                assert answer.code == 0 and "kourouMsgIds" not in (answer.ext_fields or {})
+        header = DeleteAclRequestHeader(subject="User:alice", policy_type="Custom", resource="Group:loader")
+        assert (await peer.call(RequestCode.AUTH_DELETE_ACL, ROOT, ext_fields_of(header))).code == 0
+        assert (await put(ALICE, identity, 5)).code == 16, "at once"
 
 
 async def test_refusals_and_administration_are_in_the_audit_log(tmp_path: Path) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import contextlib
 import random
 import shutil
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from kourou.protocol.ha import LogTail, encode_report
-from tests.e2e.broker.broker_kit import messages
+from kourou.transport.addresses import parse_address
+from tests.e2e.broker.broker_kit import Peer, messages
 from tests.e2e.broker.replication_kit import (
     HandSlave,
     equal,
@@ -25,19 +27,10 @@ from tests.e2e.broker.replication_kit import (
     server,
     slave,
     until,
+    warnings_of_port,
 )
 
 pytestmark = pytest.mark.e2e
-
-SERVER = "kourou.broker.replication.replica_server"
-
-
-def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [
-        record.getMessage()
-        for record in caplog.records
-        if record.name == SERVER and record.levelno >= logging.WARNING
-    ]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +58,7 @@ async def test_what_is_not_a_slave_is_disconnected_with_one_line(
                 await hand.write(raw)
                 assert await hand.is_closed()
         assert not server(of_master).links
-        (line,) = lines(caplog)
+        (line,) = warnings_of_port(caplog)
         assert " is disconnected: " in line and reason in line
         assert log_bytes(of_master) == before
         assert len(messages(await of_master.pull())) == 1
@@ -126,22 +119,62 @@ async def test_of_two_slaves_with_one_id_the_first_stays(tmp_path: Path) -> None
         assert len(links(of_master)) == 1
 
 
-async def test_too_many_connections_are_closed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    host, port = "127.0.0.1", 0
-    async with master(tmp_path) as of_master:
-        host, _, text = ha_address(of_master).rpartition(":")
-        port = int(text)
-        opened = [await asyncio.open_connection(host, port) for _ in range(200)]
-        of_port = server(of_master)
-        await until(lambda: len(lines(caplog)) > 0, "the limit is reported")
-        assert len(of_port.links) == 64
-        for _, writer in opened:
-            writer.close()
-        await until(lambda: not of_port.links, "all are gone")
-        assert len([line for line in lines(caplog) if "which is the limit" in line]) == 1
-        async with HandSlave.connected(of_master) as hand:
-            await hand.report(0)
+@contextlib.asynccontextmanager
+async def silent_connections(peer: Peer, count: int) -> AsyncIterator[None]:
+    """A stranger who holds so many connections to the port for slaves, and opens each anew that is closed."""
+
+    async def hold() -> None:
+        while True:
+            with contextlib.suppress(ConnectionError):
+                reader, writer = await asyncio.open_connection(*parse_address(ha_address(peer)))
+                try:
+                    await reader.read()
+                finally:
+                    writer.close()
+
+    held = [asyncio.create_task(hold()) for _ in range(count)]
+    try:
+        await until(lambda: len(server(peer).links) >= min(count, 64), "the places are taken")
+        yield
+    finally:
+        for each in held:
+            each.cancel()
+        await asyncio.gather(*held, return_exceptions=True)
+
+
+@pytest.mark.parametrize("count", [64, 200])
+async def test_silent_connections_keep_no_slave_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, count: int
+) -> None:
+    async with namesrv() as address, master(tmp_path, address) as of_master:
+        async with slave(tmp_path, address) as first:
             await following(of_master, 1)
+            (before,) = links(of_master)
+            async with silent_connections(of_master, count), slave(tmp_path, address, broker_id=2) as second:
+                await following(of_master, 2)
+                await of_master.send()
+                await equal(of_master, first)
+                await equal(of_master, second)
+                assert before in links(of_master), "one that is a slave keeps its place"
+                assert len(server(of_master).links) <= 64 + 2
+        await until(lambda: not server(of_master).links, "all are gone")
+        about_strangers = [line for line in warnings_of_port(caplog) if "closed for newer ones" in line]
+        assert len(about_strangers) == 1 and "127.0.0.1" in about_strangers[0]
+
+
+async def test_more_slaves_than_the_limit_are_refused_with_the_reason(tmp_path: Path) -> None:
+    async with master(tmp_path) as of_master, contextlib.AsyncExitStack() as stack:
+        for _ in range(64):
+            hand = await stack.enter_async_context(HandSlave.connected(of_master))
+            await hand.report(0)
+        await following(of_master, 64)
+        one_more, of_apache = [
+            await stack.enter_async_context(HandSlave.connected(of_master)) for _ in range(2)
+        ]
+        assert (await one_more.greet()).refusal == "64 slaves are connected, which is the limit"
+        await of_apache.report(0)
+        assert await of_apache.is_closed()
+        await following(of_master, 64)
 
 
 async def test_one_that_reports_and_never_reads_costs_nothing(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 from pathlib import Path
 from typing import Any
@@ -22,14 +21,15 @@ from tests.e2e.broker.replication_kit import (
     links,
     master,
     namesrv,
+    not_following,
     server,
     slave,
     until,
+    warnings_of_port,
 )
 
 pytestmark = pytest.mark.e2e
 
-SERVER = "kourou.broker.replication.replica_server"
 INNER = {"inner_client_authentication_credentials": '{"accessKey":"inner","secretKey":"the secret"}'}
 OTHER = {"inner_client_authentication_credentials": '{"accessKey":"inner","secretKey":"another secret"}'}
 
@@ -38,20 +38,6 @@ OTHER = {"inner_client_authentication_credentials": '{"accessKey":"inner","secre
 def access_control(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only of the HA port: requests are not checked here."""
     monkeypatch.setattr(wiring, "has_access_control", lambda config: True)
-
-
-def refusals(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [
-        record.getMessage()
-        for record in caplog.records
-        if record.name == SERVER and record.levelno >= logging.WARNING
-    ]
-
-
-async def not_following(peer: Peer, reason: str) -> None:
-    """Wait until a slave says that it does not follow its master for this reason."""
-    status = peer.controller.services.replica_status
-    await until(lambda: reason in (status.why_not_following or ""), reason)
 
 
 async def answers(peer: Peer, **fields: Any) -> tuple[MasterHello, MasterHello, dict[str, Any]]:
@@ -92,11 +78,12 @@ async def test_a_slave_without_the_keys_gets_nothing_and_both_sides_say_why(
     async with namesrv() as address, master(tmp_path, address, **INNER) as of_master:
         await of_master.send()
         async with slave(tmp_path, address, **keys) as of_slave:
-            await until(lambda: len(refusals(caplog)) > 0, "the slave is refused")
+            await until(lambda: len(warnings_of_port(caplog)) > 0, "the slave is refused")
             assert of_slave.controller.services.store.log.max_phy_offset == 0
             await not_following(of_slave, reason)
         assert all(
-            reason in line and "innerClientAuthenticationCredentials" in line for line in refusals(caplog)
+            reason in line and "innerClientAuthenticationCredentials" in line
+            for line in warnings_of_port(caplog)
         )
         assert "secret" not in caplog.text
 
@@ -113,7 +100,7 @@ async def test_an_unsigned_hello_and_an_apache_slave_get_nothing_with_one_line_e
             async with HandSlave.connected(of_master) as hand:
                 await hand.report(0)
                 assert await hand.is_closed()
-        (line,) = refusals(caplog)
+        (line,) = warnings_of_port(caplog)
         assert "a slave at 127.0.0.1 does not prove itself" in line
         assert not server(of_master).links
 

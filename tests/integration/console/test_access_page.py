@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -130,7 +131,7 @@ async def test_the_last_super_user_is_not_deleted_without_a_warning(console: Con
     for method, body in (("DELETE", {}), ("PUT", {"user_status": "disable"})):
         preview = await console.preview(method, "/access/users/root", body)
         assert "You are logged in with this account" in preview["warnings"]
-        assert any("nobody can manage access" in warning for warning in preview["warnings"])
+        assert any("access cannot be managed there any more" in warning for warning in preview["warnings"])
 
 
 async def test_permissions_are_given_changed_and_taken(console: Console) -> None:
@@ -174,12 +175,16 @@ async def test_the_account_of_the_console_needs_to_read_the_cluster_only(tmp_pat
         await change(console, "PUT", "/access/rules", rule)
         history = console.context.history
         assert history is not None
-        console.context.sessions.forget()
+        own = console.context.sessions.own.view
+        async with asyncio.timeout(20):
+            # The account did not exist before: its requests are repeated after a pause.
+            while (await own.brokers()).data[0].problem:
+                await asyncio.sleep(0.1)
+                console.context.sessions.forget()
         await history.sample()
         await history.sample()
         series = (await console.get("/overview"))["history"]
         assert (series["in_tps"][-1], series["lag"][-1]) == (0, 0)
-        own = console.context.sessions.own.view
         assert not (await own.brokers()).problems and not (await own.lags()).problems
 
 
@@ -292,7 +297,7 @@ async def test_the_white_list_of_rocketmq_4(plain: Console) -> None:
     effects = await change(plain, "PUT", "/access/white-list", {"addresses": ["10.0.0.{1,2}", "192.168.0.7"]})
     assert effects == [
         "White list of broker-a: none → 10.0.0.{1,2}, 192.168.0.7",
-        "Whoever sends from 10.0.0.{1,2},192.168.0.7 needs no account, and may do everything",
+        "Clients at 10.0.0.{1,2},192.168.0.7 need no account and may do everything",
     ]
     lists = (await plain.get("/access"))["access"]["white_lists"]
     assert lists == [{"addresses": ["10.0.0.{1,2}", "192.168.0.7"], "brokers": ["broker-a"]}]

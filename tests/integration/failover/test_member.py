@@ -25,6 +25,7 @@ from kourou.protocol.headers.controller import PromiseRequestHeader
 from kourou.protocol.headers.offsets import GetMaxOffsetRequestHeader, UpdateConsumerOffsetRequestHeader
 from kourou.protocol.record import decode_records
 from kourou.transport.client import RemotingClient
+from tests.e2e.transport.certificate_kit import Issuer
 from tests.integration.etcd.etcd_kit import Member, etcd
 from tests.integration.failover.set_kit import BrokerSet
 
@@ -101,6 +102,33 @@ async def answer(brokers: BrokerSet, number: int, command: RemotingCommand) -> R
 
 
 COMMIT = UpdateConsumerOffsetRequestHeader(consumer_group="g", topic=TOPIC, queue_id=0, commit_offset=1)
+
+
+async def test_a_member_takes_over_by_links_with_tls(brokers: BrokerSet, tmp_path: Path) -> None:
+    """Each member is slave and master in turn, with one configuration."""
+    issuer = Issuer(tmp_path, "issuer")
+    cert, key = issuer.issue("member", "broker-a")
+    brokers.settings |= {
+        "tls_server_cert_path": str(cert),
+        "tls_server_key_path": str(key),
+        "tls_server_mode_ha": "enforcing",
+        "tls_enable_ha": True,
+        "tls_client_auth_server": True,
+        "tls_client_trust_cert_path": str(issuer.cert_path),
+    }
+    for number in (1, 2, 3):
+        await brokers.start(number)
+    first = await brokers.master()
+    await brokers.until(lambda: brokers.in_sync() == (1, 2, 3), "all in sync")
+    await send(brokers, "before")
+    await brokers.stop(first)
+    second = await brokers.master()
+    await send(brokers, "after")
+    assert bodies(brokers, second) == ["after", "before"]
+    await brokers.start(first)
+    await brokers.until(lambda: brokers.in_sync() == (1, 2, 3), "all in sync again")
+    links = brokers.members[second].broker.running.master.server.member_links()
+    assert len(links) == 2 and all(link.is_tls for link in links.values())
 
 
 async def test_members_find_their_roles_and_hand_over(brokers: BrokerSet) -> None:

@@ -327,20 +327,20 @@ def test_a_topic_that_is_taken_away_is_refused_at_once(twins: Twins, rules: list
 
 def test_an_account_of_another_ruling_is_not_used(twins: Twins, rules: list[Rules]) -> None:
     """The kernel compares it itself, whatever the table has."""
-    ruling, state, topics = rules[0].signed._accounts["alice"]
-    rules[0].signed._accounts["alice"] = (Ruling(), state, topics)
+    ruling, state, topics, producers = rules[0].signed._accounts["alice"]
+    rules[0].signed._accounts["alice"] = (Ruling(), state, topics, producers)
     taken, seen = twins.taken, rules[0].seen
     assert twins.feed(signed() * 3).count(b'"code":0') == 3
     assert (twins.taken - taken, rules[0].seen - seen) == (0, 3)
-    rules[0].signed._accounts["alice"] = (ruling, state, topics)
+    rules[0].signed._accounts["alice"] = (ruling, state, topics, producers)
     twins.feed(signed() * 3)
     assert twins.taken - taken == 3
 
 
 def test_a_topic_of_another_account_is_not_used(twins: Twins, rules: list[Rules]) -> None:
     """The kernel looks at the topics of the account, for each send."""
-    ruling, state, _ = rules[0].signed._accounts["alice"]
-    rules[0].signed._accounts["alice"] = (ruling, state, {"Other"})
+    ruling, state, _, producers = rules[0].signed._accounts["alice"]
+    rules[0].signed._accounts["alice"] = (ruling, state, {"Other"}, producers)
     taken = twins.taken
     twins.feed_together([signed({"b": "Other"}) * 2 + signed() + signed({"b": "Other"})])
     assert twins.taken - taken == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
@@ -12,10 +13,12 @@ from typing import Any
 
 import pytest
 
+from kourou.protocol.producer_sequence import ProducerOpening, owner_digits
 from kourou.protocol.signature import signature_of
 from tests.integration.kernel.kernel_kit import FedBroker, install
-from tests.integration.kernel.twins import ORDINARY, Twins, frame, send, started
+from tests.integration.kernel.twins import ID, ORDINARY, Twins, frame, send, started
 
+_numbers = itertools.count()
 KEY, SECRET = "producer-key", "secret-of-producer"
 PLAIN_ACL = f"""
 accounts:
@@ -25,6 +28,10 @@ accounts:
   topicPerms:
   - TopicTest=PUB
   - TBW102=PUB
+- accessKey: other-key
+  secretKey: secret-of-other
+  topicPerms:
+  - TopicTest=PUB
 """
 
 
@@ -59,8 +66,10 @@ def guarded(
         runner.run(stack.aclose())
 
 
-def signed(topic: str = "TopicTest", *, secret: str = SECRET, body: bytes = b"hello") -> bytes:
-    fields = {**ORDINARY, "b": topic, "AccessKey": KEY}
+def signed(
+    topic: str = "TopicTest", *, key: str = KEY, secret: str = SECRET, body: bytes = b"hello"
+) -> bytes:
+    fields = {**ORDINARY, "b": topic, "AccessKey": key}
     return frame(send({**fields, "Signature": signature_of(fields, body, secret)}), body)
 
 
@@ -87,6 +96,33 @@ def test_a_topic_without_the_permission_is_refused(guarded: Twins) -> None:
     # The user of RocketMQ 5 is a Super user.
     assert answer.count(b'"code":0') == (0 if is_plain else 2)
     assert not is_plain or guarded.taken == before
+
+
+def sequenced(identity: str, sequence: int, key: str = KEY, secret: str = SECRET) -> bytes:
+    text = f"UNIQ_KEY\x01{ID}\x02__KOUROU_SEQ\x01{identity}:{sequence}\x02"
+    fields = {**ORDINARY, "i": text, "kourouSequenced": "true", "AccessKey": key}
+    return frame(send({**fields, "Signature": signature_of(fields, b"hello", secret)}), b"hello")
+
+
+def test_only_the_account_that_opened_a_producer_sends_as_it(guarded: Twins) -> None:
+    """Its messages would be taken for repeats, and be lost."""
+    identity = f"{next(_numbers):010x}{owner_digits(KEY)}:0"
+    for broker in guarded.brokers:
+        opening = ProducerOpening(identity.partition(":")[0], 0, False)
+        broker.services.store.producers.table.note_opened(opening, 0)
+    other = ("other-key", "secret-of-other")
+    assert guarded.feed(sequenced(identity, 0)).count(b'"code":0') == 1
+    before = guarded.taken
+    if guarded.brokers[0].services.config.acl_enable:
+        refused = guarded.feed(sequenced(identity, 1, *other) * 2)
+        assert refused.count(b"opened by another account") == 2
+        # The other account is known to the kernel now.
+        assert guarded.feed(signed(key=other[0], secret=other[1]) * 2).count(b'"code":0') == 2
+        assert guarded.feed(sequenced(identity, 1, *other)).count(b"opened by another account") == 1
+        before = guarded.taken
+    assert guarded.feed(sequenced(identity, 1)).count(b'"code":0') == 1
+    assert guarded.feed(sequenced(identity, 2) + sequenced(identity, 3)).count(b'"code":0') == 2
+    assert guarded.taken - before >= 2, "by the kernel"
 
 
 def test_sends_of_a_peer_with_a_certificate_are_left_to_the_rules(guarded: Twins) -> None:

@@ -15,6 +15,7 @@ import msgspec
 from kourou.broker.admission import Admission, DiskBacklog
 from kourou.broker.clock_watch import ClockWatch
 from kourou.broker.connection_state import ConnectionState
+from kourou.broker.filters.plugin_host import PluginHost
 from kourou.broker.groups.client_manage_processor import ClientManageProcessor
 from kourou.broker.groups.consumer_manage_processor import ConsumerManageProcessor
 from kourou.broker.groups.consumers import ConsumerIdsNotifier, ConsumerManager
@@ -171,6 +172,7 @@ class MemoryBroker(Tables):
             groups=self.groups,
             backlog=EMPTY_BACKLOG,
         )
+        self.plugins = PluginHost(self.live_config, self.monotonic_ms)
         self.store_work = asyncio.Lock()
         self.disk = CountingDisk()
         self.dispatch: Processor = Dispatcher(self.processors())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kourou.protocol.bodies.acl import AccessTables, PlainAccessConfig, PlainAclConfig, UserInfo
 from kourou.protocol.headers.acl import CreateAccessConfigRequestHeader
-from kourou.protocol.signature import signature_of
+from kourou.protocol.signature import HashedKey, signature_of
 
 _NAMES = st.sampled_from(["a", "b", "AccessKey", "Signature", "SecurityToken", "B", "zone", "", "é"])
 
@@ -30,6 +30,9 @@ def expected(fields: dict[str, str], body: bytes, secret: str, without: frozense
 def test_any_fields(fields: dict[str, str], body: bytes, secret: str, without: frozenset[str]) -> None:
     for _ in range(2):  # the second time the order of the names is known
         assert signature_of(fields, body, secret, without=without) == expected(fields, body, secret, without)
+    hashed = HashedKey(secret)
+    for _ in range(2):  # of a copy of what is hashed
+        assert hashed.signature_of(fields, body).decode() == expected(fields, body, secret, frozenset())
     backwards = dict(reversed(fields.items()))
     assert signature_of(backwards, body, secret) == expected(fields, body, secret, frozenset())
 

@@ -31,6 +31,7 @@ from kourou.access.model import (
     Account,
     Action,
     Need,
+    Needs,
     RefusalKind,
     Resource,
     ResourceType,
@@ -55,6 +56,11 @@ class AuthRules:
         self._accounts: dict[str, Account] = {}
         self._decided_for: AuthData = tables.current
 
+    @property
+    def version(self) -> object:
+        """Users and policies: a change makes others."""
+        return self._tables.current
+
     def check(self, call: AccessCall) -> Account | None:
         """The account of the caller; None: a request that needs no user. AccessRefusedError."""
         if self._is_exempt(call):
@@ -75,6 +81,15 @@ class AuthRules:
             if not is_allowed_everywhere(self._candidates(user, need)):
                 return None
         return self._account(user)
+
+    def has_everywhere(self, access_key: str, needs: Needs) -> bool:
+        """Whether a user has all of them from every address."""
+        user = self._data().users.get(access_key)
+        if user is None or not user.is_enabled:
+            return False
+        if user.is_super or not self._settings.is_authorization_enabled:
+            return True
+        return all(is_allowed_everywhere(self._candidates(user, need)) for need in needs.auth)
 
     def _is_exempt(self, call: AccessCall) -> bool:
         if not self._settings.is_authentication_enabled:

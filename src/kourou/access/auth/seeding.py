@@ -39,7 +39,7 @@ def _following(data: AuthData, credentials: Credentials) -> AuthData:
         return data
     if not user.is_super:
         _log.warning(
-            "innerClientAuthenticationCredentials name user %s, who is not a Super user; the password of the "
+            "innerClientAuthenticationCredentials name user %s, not a Super user; the password of the "
             "configuration is not taken over",
             user.name,
         )

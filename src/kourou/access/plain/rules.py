@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from kourou.access.model import AccessCall, AccessRefusedError, Account, Action, Need, RefusalKind
+from kourou.access.model import AccessCall, AccessRefusedError, Account, Action, Need, Needs, RefusalKind
 from kourou.access.plain.accounts import AccountTable, PlainAccount, described, resource_key
 from kourou.access.plain.accounts_file import AccountFiles, Fingerprint
 from kourou.access.plain.addresses import parse_address
@@ -57,6 +57,11 @@ class PlainRules:
         """The accounts in force."""
         return self._table
 
+    @property
+    def version(self) -> object:
+        """The table: a change makes another one."""
+        return self._table
+
     # -- decisions -------------------------------------------------------------------------------
 
     def check(self, call: AccessCall) -> Account | None:
@@ -80,6 +85,11 @@ class PlainRules:
         if account is None or is_retry_topic(topic):
             return None
         return account if topic == RMQ_SYS_TRACE_TOPIC or account.may_send_to(topic) else None
+
+    def has_everywhere(self, access_key: str, needs: Needs) -> bool:
+        """Whether an account is granted all of them; no permission depends on an address."""
+        account = self._table.accounts.get(access_key)
+        return account is not None and all(map(account.is_granted, needs.plain))
 
     # -- files -----------------------------------------------------------------------------------
 

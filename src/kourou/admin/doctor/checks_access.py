@@ -54,7 +54,7 @@ async def check_access(snapshot: ClusterSnapshot) -> list[Finding]:
 
 
 def has_accounts(config: Mapping[str, str]) -> bool:
-    """Whether a broker checks who sends a request."""
+    """Whether a broker checks the sender of a request."""
     return any(config.get(key) == "true" for key in ("aclEnable", "authenticationEnabled"))
 
 
@@ -76,7 +76,7 @@ def open_findings(broker: BrokerView, config: Mapping[str, str]) -> Iterator[Fin
         check=_CHECK,
         where=broker.where,
         what="a public address, and no access control",
-        meaning="whoever reaches the port reads, sends and deletes messages, and changes the configuration",
+        meaning="any client can read, send and delete messages, and change the configuration",
         cure="close the port for the Internet, and switch on access control (authenticationEnabled=true and "
         f"authorizationEnabled=true, or aclEnable=true); {_DOCUMENT}",
     )
@@ -92,7 +92,7 @@ def plaintext_findings(broker: BrokerView, config: Mapping[str, str]) -> Iterato
             check=_CHECK,
             where=broker.where,
             what="it has accounts, and serves connections without TLS",
-            meaning="signatures protect secret keys, not messages: who sees the traffic reads it, and can "
+            meaning="signatures protect secret keys, not messages: a listener reads them, and can "
             "send each request again",
             cure="set tls.server.mode=enforcing with a certificate (tls.server.certPath, tls.server.keyPath) "
             f"and tls.enable=true at all clients; {_DOCUMENT}",
@@ -151,7 +151,7 @@ def _known_key(broker: BrokerView, access_key: str) -> Finding:
         check=_CHECK,
         where=broker.where,
         what=f"the account {access_key} has the secret key of Apache's sample files",
-        meaning="everybody knows it",
+        meaning="the key is public",
         cure="delete the account, or change its key (mqadmin updateAclConfig, updateUser)",
     )
 
@@ -186,7 +186,7 @@ def file_findings(files: list[Path], where: str) -> Iterator[Finding]:
             check=_CHECK,
             where=where,
             what=f"readable by every user of the machine: {', '.join(readable)}",
-            meaning="whoever has a login there has the keys",
+            meaning="every user of that machine can read the keys",
             cure="let their owner alone read them",
             commands=tuple(f"chmod 600 {path}" for path in readable),
         )

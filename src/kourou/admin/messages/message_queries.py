@@ -63,7 +63,7 @@ async def search_by_key(
         max_num=max_num,
         begin_timestamp=begin_ms,
         end_timestamp=end_ms,
-        unique_key_query=False,
+        # Without `unique_key_query`: brokers of 4.x do not cover it by the signature, so would refuse ours.
         index_type=index_type,
         last_key=last_key,
     )

@@ -1,7 +1,7 @@
 """The admin requests of RocketMQ 5's access control: users (3001 to 3005) and their policies (3006 to 3010).
 
 A change is on disk, and acts, when it is answered; at a slave it is its master's (auth_following.py).
-Passwords are returned to Super users only: to others who may list users, RocketMQ returns them too.
+Passwords are returned to Super users only; RocketMQ returns them to every user that may list users.
 Not here: whether the caller may send the request at all (the gate), what a change means (access/auth/).
 """
 
@@ -62,8 +62,8 @@ class AuditSecrets(Protocol):
 
 
 class AuthProcessor:
-    """Changes users and policies, and shows them. `is_super` says whether the caller of a request, who was
-    authenticated, is a Super user. `changing` is held by whatever changes the tables: each change is made of
+    """Changes users and policies, and shows them. `is_super` says whether the authenticated user
+    of a request is a Super user. `changing` is held by whatever changes the tables: each change is made of
     what the last one left. `audit_secrets` is called before all users are shown to a slave, or are not as it
     has them."""
 
@@ -123,7 +123,7 @@ class AuthProcessor:
         self._change(request, lambda data: delete_user(data, name, by_super=by_super))
 
     def get_user(self, request: Request) -> None:
-        """AUTH_GET_USER; a user who is not there is an answer without a body."""
+        """AUTH_GET_USER; for an unknown user the answer has no body."""
         name = checked_name(request.header(GetUserRequestHeader).username)
         user = self._tables.current.users.get(name)
         request.reply(

@@ -77,6 +77,7 @@ class AccessPart(BrokerPart):
             quotas=self._quotas,
             audit_log=self._audit_log,
             own_account=own_account,
+            ruling=lambda: admission.ruling,
         )
         self._handlers = accounts.handlers(self.gate)
         # Connections with the certificate of a user need not sign: the check has to see their sends.

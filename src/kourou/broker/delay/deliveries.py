@@ -11,12 +11,12 @@ Not here: which messages are due, where the progress is recorded (delay_offsets.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from kourou.errors import ProtocolError
-from kourou.protocol.layout import BLANK, BLANK_MAGIC_CODE, MESSAGE_MAGIC_CODES, MIN_RECORD_BYTES, Buffer
+from kourou.protocol.layout import BLANK, BLANK_MAGIC_CODE, MESSAGE_MAGIC_CODES, MIN_RECORD_BYTES
 from kourou.protocol.message import MessageExt
 from kourou.protocol.names import RMQ_SYS_TRANS_HALF_TOPIC, TIMER_TOPIC
 from kourou.protocol.producer_sequence import raw_without_sequence
@@ -29,12 +29,10 @@ from kourou.store.log.commit_log import CommitLog
 from kourou.store.log.dispatch_request import index_keys
 from kourou.store.log.log_scanner import PIECE_BYTES, LogScanner
 from kourou.store.log.put_status import PutRefusedError, PutStatus
-from kourou.store.queue.cq_unit import CqUnit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kourou.broker.storage.record_reads import RecordReader
     from kourou.store.log.log_appender import LogAppender
     from kourou.store.queue.consume_queues import ConsumeQueues
     from kourou.transport.cycles import Cycles
@@ -175,18 +173,6 @@ def target_of(properties: str) -> Target | None:
     if not topic or topic == RMQ_SYS_TRANS_HALF_TOPIC or not queue_id or not queue_id.isdecimal():
         return None
     return Target(topic, int(queue_id), uniq_key, tags, keys)
-
-
-async def read_records_at(
-    log: CommitLog, reader: RecordReader, units: Sequence[CqUnit]
-) -> list[Buffer | None]:
-    """The records of `units`; None where one is gone. What is not in memory a disk thread reads."""
-    records = [log.read_nowait(unit.phy_offset, unit.size) if unit.is_message else None for unit in units]
-    if None not in records:
-        return records
-    return await reader.read(
-        lambda reads: [reads.record(unit.phy_offset) if unit.is_message else None for unit in units],
-    )
 
 
 class Deliveries:

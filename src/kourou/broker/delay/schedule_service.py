@@ -21,9 +21,9 @@ from kourou.broker.delay.deliveries import (
     DeliveredRecords,
     Deliveries,
     DeliveryWriter,
-    read_records_at,
     target_of,
 )
+from kourou.broker.storage.record_reads import read_records_at
 from kourou.errors import ProtocolError, StorageError
 from kourou.protocol.layout import Buffer
 from kourou.protocol.names import (

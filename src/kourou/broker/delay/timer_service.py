@@ -23,10 +23,10 @@ from kourou.broker.delay.deliveries import (
     Deliveries,
     DeliveryWriter,
     find_delivered,
-    read_records_at,
     target_of,
 )
 from kourou.broker.delay.timer_messages import TimerEntry, TimerMessages
+from kourou.broker.storage.record_reads import read_records_at
 from kourou.errors import ProtocolError, StorageError
 from kourou.protocol.layout import Buffer
 from kourou.protocol.message import MessageExt

@@ -28,17 +28,20 @@ from kourou.protocol.codes import PermName, RequestCode, ResponseCode, TopicSysF
 from kourou.protocol.features import Feature, format_features
 from kourou.protocol.headers import HeartbeatResponseHeader, UnregisterClientRequestHeader
 from kourou.protocol.names import retry_topic
+from kourou.transport.dispatcher import run_request
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kourou.broker.filters.plugin_host import PluginFilter, PluginHost
     from kourou.broker.groups.consumers import ConsumerManager
     from kourou.broker.groups.producers import ProducerManager
     from kourou.broker.settings import LiveConfig
     from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
     from kourou.broker.tables.topics import TopicConfigManager
     from kourou.transport.cycles import Cycles
+    from kourou.transport.tasks import TaskOwner
 
 _log = logging.getLogger(__name__)
 
@@ -58,6 +61,8 @@ class ClientManageProcessor:
         producers: ProducerManager,
         consumers: ConsumerManager,
         cycles: Cycles,
+        plugins: PluginHost,
+        requests: TaskOwner,
         monotonic_ms: Callable[[], int],
     ) -> None:
         self._config = config
@@ -66,6 +71,8 @@ class ClientManageProcessor:
         self._producers = producers
         self._consumers = consumers
         self._cycles = cycles
+        self._plugins = plugins
+        self._requests = requests
         self._monotonic_ms = monotonic_ms
 
     def processors(self) -> dict[int, Processor]:
@@ -176,7 +183,7 @@ class ClientManageProcessor:
         problems = []
         for subscription in data.subscription_data_set:
             try:
-                check_subscription(subscription, property_filter=property_filter)
+                check_subscription(subscription, property_filter=property_filter, plugins=self._plugins)
             except RequestError as error:
                 words = f"group {data.group_name}, topic {subscription.topic}: {error.remark}"
                 problems.append(RequestError(error.response_code, words))
@@ -216,6 +223,17 @@ class ClientManageProcessor:
     def check_client_config(self, request: Request) -> None:
         """46: whether a consumer may filter as it wants to; clients ask before they start."""
         subscription = decode_body(request.body, CheckClientRequestBody).subscription_data
-        if subscription is not None:
-            check_subscription(subscription, property_filter=self._config.current.enable_property_filter)
+        property_filter = self._config.current.enable_property_filter
+        wanted = (
+            None
+            if subscription is None
+            else check_subscription(subscription, property_filter=property_filter, plugins=self._plugins)
+        )
+        if wanted is None:
+            request.reply()
+        else:
+            run_request(self._requests, request, self._check_parameters(request, wanted))
+
+    async def _check_parameters(self, request: Request, wanted: PluginFilter) -> None:
+        await self._plugins.check(wanted)
         request.reply()

@@ -1,4 +1,5 @@
-"""What a subscription lets through: tags, by the ConsumeQueue alone, or SQL92, by the properties.
+"""What a subscription lets through: tags, by the ConsumeQueue alone; SQL92, by the properties; or what an
+installed filter lets through.
 
 Tags are compared by their codes in the ConsumeQueue. Codes are hashes: the client compares what they let
 through once more by text, and the codes are made here from the text, because not every client sends right
@@ -12,6 +13,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
+from kourou.broker.filters.plugin_host import PLUGIN, PluginFilter, PluginHost, plugin_expression
 from kourou.broker.groups.consumers import ConsumerManager
 from kourou.errors import FilterSyntaxError, ProtocolError, RequestError
 from kourou.protocol.bodies import SubscriptionData
@@ -81,7 +83,7 @@ class MessageFilter(NamedTuple):
     """Both have to let a message pass; None lets all."""
 
     codes: TagCodes
-    wants: PropertyFilter | None
+    wants: PropertyFilter | PluginFilter | None
 
 
 def is_tag_type(expression_type: str | None) -> bool:
@@ -90,7 +92,7 @@ def is_tag_type(expression_type: str | None) -> bool:
 
 
 def subscription_filter(
-    expression: str | None, expression_type: str | None, *, property_filter: bool
+    expression: str | None, expression_type: str | None, *, property_filter: bool, plugins: PluginHost
 ) -> MessageFilter:
     """The filter of what a client subscribes to. `property_filter` is the key enablePropertyFilter.
 
@@ -98,6 +100,9 @@ def subscription_filter(
     """
     if is_tag_type(expression_type):
         return MessageFilter(subscription_codes(expression, TAG), None)
+    wanted = plugin_expression(expression, expression_type)
+    if wanted is not None:
+        return MessageFilter(None, plugins.find(wanted))
     return MessageFilter(None, compile_subscription(expression, expression_type, property_filter))
 
 
@@ -111,20 +116,28 @@ def compile_subscription(
             f"The broker does not support consumer to filter message by {expression_type}",
         )
     if expression_type != SQL92:
-        raise _parse_failed(f"there is no filter of type {expression_type!r}; use {TAG} or {SQL92}")
+        raise _parse_failed(f"there is no filter of type {expression_type!r}; use {TAG}, {SQL92} or {PLUGIN}")
     try:
         return compile_filter(expression or "")
     except FilterSyntaxError as error:
         raise _parse_failed(str(error)) from error
 
 
-def check_subscription(subscription: SubscriptionData, *, property_filter: bool) -> None:
+def check_subscription(
+    subscription: SubscriptionData, *, property_filter: bool, plugins: PluginHost
+) -> PluginFilter | None:
     """RequestError when the broker cannot filter as a client wants it to. Tags are looked at when they
-    are used: a heartbeat of Apache's clients may bring anything there."""
+    are used: a heartbeat of Apache's clients may bring anything there. Of a filter of the operator's only the
+    name is looked at; it is returned, since only the filter itself knows its parameters."""
     if subscription.class_filter_mode:
         raise class_filter_refused(subscription.topic)
-    if not is_tag_type(subscription.expression_type):
-        compile_subscription(subscription.sub_string, subscription.expression_type, property_filter)
+    expression, expression_type = subscription.sub_string, subscription.expression_type
+    wanted = plugin_expression(expression, expression_type)
+    if wanted is not None:
+        return plugins.find(wanted)
+    if not is_tag_type(expression_type):
+        compile_subscription(expression, expression_type, property_filter)
+    return None
 
 
 def class_filter_refused(topic: str) -> RequestError:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from kourou.broker.atomic.journal import Journal
     from kourou.broker.clock_watch import ClockWatch
     from kourou.broker.delay.timer_messages import TimerMessages
+    from kourou.broker.filters.plugin_host import PluginHost
     from kourou.broker.groups.consumers import ConsumerManager
     from kourou.broker.groups.producers import ClientChannel, ProducerManager
     from kourou.broker.metrics.exporter import BrokerExporter
@@ -105,6 +106,7 @@ class BrokerMetrics:
     groups: SubscriptionGroupManager
     producers: ProducerManager
     consumers: ConsumerManager
+    plugins: PluginHost
     holds: PullRequestHoldService
     transactions: Transactions
     timers: TimerMessages | None
@@ -203,6 +205,15 @@ class BrokerMetrics:
         ]
         for metric, value in values:
             yield metric.value(value, scope)
+        counts = self.plugins.counts()
+        judged = [
+            ((name, verdict), count)
+            for name, counted in counts.items()
+            for verdict, count in counted.by_verdict().items()
+        ]
+        yield own.FILTER_MESSAGES.family(judged, scope)
+        fenced = self.plugins.fenced()
+        yield own.FILTER_FENCED.family([((name,), int(name in fenced)) for name in counts], scope)
         refused = [((ruling.name.lower(),), self.sequences.refused[ruling]) for ruling in REFUSALS]
         yield own.REFUSED_SEQUENCES.family(refused, scope)
         if (access := self.admission.record_access) is not None:

@@ -35,6 +35,15 @@ WAITING_MESSAGES: Final = Metric(
     "kourou_waiting_messages", Kind.GAUGE, "Messages whose senders wait for the disk or for slaves."
 )
 WAITING_BYTES: Final = Metric("kourou_waiting_bytes", Kind.GAUGE, "Their bytes.")
+FILTER_MESSAGES: Final = Metric(
+    "kourou_filter_messages_total",
+    Kind.COUNTER,
+    "Messages that installed filters have judged; failed ones are delivered.",
+    ("filter", "verdict"),
+)
+FILTER_FENCED: Final = Metric(
+    "kourou_filter_fenced", Kind.GAUGE, "1 while pulls by an installed filter are rejected.", ("filter",)
+)
 HELD_PULLS: Final = Metric("kourou_held_pulls", Kind.GAUGE, "Pulls that wait for messages (long polling).")
 CONNECTIONS: Final = Metric("kourou_connections", Kind.GAUGE, "Open connections of clients and tools.")
 QUEUES: Final = Metric("kourou_consume_queues", Kind.GAUGE, "ConsumeQueues of all topics.")

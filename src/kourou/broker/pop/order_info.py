@@ -2,8 +2,9 @@
 
 One entry for each queue: the messages that a group was given last, which of them are acknowledged, and when
 the others become visible again. Until then the queue is blocked for this group, so that messages are consumed
-in order. Pure: the time is passed in; nothing is stored here (order_journal.py), and no offset is committed.
-The entries are those of Apache's `consumerOrderInfo.json`.
+in order. Pure: the time is passed in; nothing is stored here, and no offset is committed. The entries are
+those of Apache's `consumerOrderInfo.json`.
+Not here: waiting for the end of a block, by a clock that is not set (orders.py), the file (order_table.py).
 """
 
 from __future__ import annotations
@@ -59,8 +60,6 @@ class OrderedAck(NamedTuple):
 
     result: AckResult
     next_offset: int | None = None
-    is_unblocked: bool = False
-    """Whether the group may pop from this queue again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +93,14 @@ class OrderedPop:
         end_ms = self.pop_time + self.invisible_time_ms
         return max((self.visible_at.get(offset, end_ms) for offset in self.unacked), default=None)
 
-    def is_blocked(self, attempt_id: str | None, now_ms: int) -> bool:
-        """Whether a pop must wait. A repeated attempt does not: it is given the same messages again."""
-        if attempt_id is not None and attempt_id == self.attempt_id:
-            return False
-        end_ms = self.block_end_ms
-        return end_ms is not None and now_ms < end_ms
+    def is_attempt(self, attempt_id: str | None) -> bool:
+        """Whether this was the same attempt. A repeated one is not blocked: it is given the same messages
+        again."""
+        return attempt_id is not None and attempt_id == self.attempt_id
 
     def counts_after(self, attempt_id: str | None, offsets: Sequence[int]) -> dict[int, int]:
         """How often each of `offsets` was delivered before a pop that follows this one; 0 is left out."""
-        again = 0 if attempt_id is not None and attempt_id == self.attempt_id else 1
+        again = 0 if self.is_attempt(attempt_id) else 1
         before = frozenset(self.offsets)
         counts = {offset: self.counts.get(offset, 0) + again for offset in offsets if offset in before}
         return {offset: count for offset, count in counts.items() if count}
@@ -159,11 +156,6 @@ class OrderedPops:
 
     # -- consuming -------------------------------------------------------------------------------
 
-    def is_blocked(self, key: OrderKey, attempt_id: str | None, now_ms: int) -> bool:
-        """Whether a pop of this attempt must wait: messages of an earlier one are still invisible."""
-        entry = self._entries.get(key)
-        return entry is not None and entry.is_blocked(attempt_id, now_ms)
-
     def block_end_ms(self, key: OrderKey) -> int | None:
         """When the block of the queue ends by time; None: nothing is in flight."""
         entry = self._entries.get(key)
@@ -202,13 +194,13 @@ class OrderedPops:
             {(kind, key.queue_id, offset): count for offset, count in counts.items()},
         )
 
-    def ack(self, key: OrderKey, *, queue_offset: int, pop_time: int, now_ms: int) -> OrderedAck:
+    def ack(self, key: OrderKey, *, queue_offset: int, pop_time: int) -> OrderedAck:
         """One message is consumed."""
         entry, bit, result = self._find(key, queue_offset, pop_time)
         if entry is None:
             return OrderedAck(result)
         entry = self._entries[key] = replace(entry, acked=entry.acked | 1 << bit)
-        return OrderedAck(result, entry.next_offset, not entry.is_blocked(None, now_ms))
+        return OrderedAck(result, entry.next_offset)
 
     def change_invisible_time(
         self, key: OrderKey, *, queue_offset: int, pop_time: int, visible_ms: int

@@ -1,22 +1,24 @@
-"""Pulls under a filter by property: RecordMatcher, for records, and FilteredRead, one pull's way through a
-queue.
+"""Pulls under a filter that looks at records: RecordMatcher, for a filter by property, and FilteredRead, one
+pull's way through a queue.
 
 RecordMatcher matches records without waiting for the disk. It reads the properties of one record
 after the other in the log's window, and further back where the log is in the page cache. Its work is bounded:
 after some records it matches none until it is renewed, so that other requests are served. A record that is on
 disk only is recorded; `load`, in a thread, makes it available.
 
-A step of FilteredRead takes about a millisecond. Between steps other requests are served, or a
-thread reads what is not in memory. It ends when enough was found, when `maxFilterMessageSize` is used up, or
-with the queue; with nothing found the response has the offset at which to continue.
+A step of FilteredRead takes about a millisecond. Between steps other requests are served, a thread reads what
+is not in memory, or an installed filter judges records (plugin_matcher.py). It ends when enough was found,
+when `maxFilterMessageSize` is used up, or with the queue; with nothing found the response has the offset at
+which to continue.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kourou.broker.groups.message_filter import PropertyFilter
+from kourou.broker.pull.plugin_matcher import BATCH_MESSAGES, PluginMatcher
 from kourou.protocol.layout import Buffer
 from kourou.protocol.record_fields import properties_start
 from kourou.store.log.commit_log import CommitLog
@@ -137,6 +139,10 @@ class RecordMatcher:
         self._cold = None
 
 
+PullMatcher: TypeAlias = RecordMatcher | PluginMatcher
+"""What judges the records of a pull."""
+
+
 class FilteredRead:
     """The steps of one pull. `result` is what they have found together."""
 
@@ -146,7 +152,7 @@ class FilteredRead:
         reader: MessageReader,
         disk: DiskThreads,
         pull: Pull,
-        matcher: RecordMatcher,
+        matcher: PullMatcher,
         limits: TransferLimits,
     ) -> None:
         self._queues = queues
@@ -199,6 +205,8 @@ class FilteredRead:
             units = await self._disk.run(queue.read_units, self._next_offset, self._units_left)
             if self._find_queue() is not queue:  # its topic was deleted, and may be there again
                 units = None
+        elif isinstance(self._matcher, PluginMatcher):
+            units = await self._decide(self._matcher)
         elif (log_file := self._matcher.cold_file) is not None:
             log_file.pin()
             try:
@@ -208,6 +216,18 @@ class FilteredRead:
         else:
             await asyncio.sleep(0)
         self.step(units)
+
+    async def _decide(self, matcher: PluginMatcher) -> bytes | None:
+        """Have the next records judged; the units that point to them, None if their queue is gone."""
+        queue = self._find_queue()
+        if queue is None:
+            return None
+        count = min(BATCH_MESSAGES, self._units_left)
+        units = queue.read_units_nowait(self._next_offset, count)
+        if units is None:
+            units = await self._disk.run(queue.read_units, self._next_offset, count)
+        await matcher.decide(units)
+        return units if self._find_queue() is queue else None
 
     def _add(self, part: GetMessageResult) -> None:
         whole = self.result

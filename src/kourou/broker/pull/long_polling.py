@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from kourou.broker.pull.filtered_read import RecordMatcher
+from kourou.broker.pull.filtered_read import PullMatcher
 from kourou.broker.pull.pull_targets import PullTarget
 from kourou.protocol.headers.pull import PullMessageRequestHeader
 from kourou.store.queue.consume_queue import ConsumeQueue
@@ -51,7 +51,7 @@ class Pull:
         request: Request,
         header: PullMessageRequestHeader,
         target: PullTarget,
-        matcher: RecordMatcher | None = None,
+        matcher: PullMatcher | None = None,
     ) -> None:
         self.request = request
         self.header = header

@@ -23,10 +23,12 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.admission import ForbiddenType, PullForbiddenError
+from kourou.broker.filters.plugin_host import PluginFilter
 from kourou.broker.hooks import PullContext
 from kourou.broker.pull.cold_pulls import ColdPullQueues, ColdReadThrottle
-from kourou.broker.pull.filtered_read import FilteredRead, RecordMatcher
+from kourou.broker.pull.filtered_read import FilteredRead, PullMatcher, RecordMatcher
 from kourou.broker.pull.long_polling import Pull
+from kourou.broker.pull.plugin_matcher import PluginMatcher
 from kourou.broker.pull.pull_answer import (
     answer_forbidden,
     answer_found,
@@ -49,11 +51,14 @@ from kourou.transport.request import Processor, Request
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kourou.broker.filters.plugin_host import PluginHost
+    from kourou.broker.groups.message_filter import PropertyFilter
     from kourou.broker.hooks import BrokerHooks
     from kourou.broker.pull.long_polling import PullRequestHoldService
     from kourou.broker.settings import LiveConfig
     from kourou.broker.stats.broker_stats import BrokerStatsManager
     from kourou.broker.storage.disk_threads import DiskThreads
+    from kourou.broker.storage.record_reads import RecordReader
     from kourou.broker.tables.offsets import ConsumerOffsetManager
     from kourou.store.log.commit_log import CommitLog
     from kourou.store.queue.consume_queues import ConsumeQueues
@@ -85,6 +90,8 @@ class PullMessageProcessor:
         address: str,
         hooks: BrokerHooks,
         targets: PullTargets,
+        plugins: PluginHost,
+        records: RecordReader,
         is_cut_off: Callable[[], bool],
     ) -> None:
         self._config = config
@@ -97,6 +104,8 @@ class PullMessageProcessor:
         self._address = address
         self._hooks = hooks
         self._targets = targets
+        self._plugins = plugins
+        self._records = records
         self._is_slave = config.current.is_slave
         self._is_cut_off = is_cut_off
         self._lines = ColdPullQueues(requests)
@@ -143,8 +152,13 @@ class PullMessageProcessor:
                 header.commit_offset,
                 request.connection.remote_address,
             )
-        matcher = None if target.wants is None else RecordMatcher(self._log, target.wants)
+        matcher = None if target.wants is None else self._matcher(target.wants)
         self._serve(request, header, target, matcher, may_wait=sys_flag & _SUSPEND != 0)
+
+    def _matcher(self, wants: PropertyFilter | PluginFilter) -> PullMatcher:
+        if isinstance(wants, PluginFilter):
+            return PluginMatcher(self._log, self._records, self._plugins, wants)
+        return RecordMatcher(self._log, wants)
 
     def resume(self, held: Pull) -> None:
         """Run a pull again that has waited; now it is answered, whatever there is, as soon as the peer
@@ -182,7 +196,7 @@ class PullMessageProcessor:
         request: Request,
         header: PullMessageRequestHeader,
         target: PullTarget,
-        matcher: RecordMatcher | None,
+        matcher: PullMatcher | None,
         *,
         may_wait: bool,
     ) -> None:
@@ -224,7 +238,7 @@ class PullMessageProcessor:
         result: GetMessageResult,
         *,
         may_wait: bool,
-        matcher: RecordMatcher | None = None,
+        matcher: PullMatcher | None = None,
     ) -> None:
         """Answer a pull, or let it wait if it wants to and there is nothing yet."""
         if (
@@ -282,7 +296,7 @@ class PullMessageProcessor:
         # Those from memory take no millisecond, which is what this is counted in.
         self._stats.get_latency((perf_counter() - began_s) * 1000)
 
-    def _serve_filtered(self, pull: Pull, matcher: RecordMatcher, *, may_wait: bool) -> None:
+    def _serve_filtered(self, pull: Pull, matcher: PullMatcher, *, may_wait: bool) -> None:
         matcher.rest()
         limits = self._limits(pull.header)
         read = FilteredRead(self._queues, self._reader, self._disk, pull, matcher, limits)

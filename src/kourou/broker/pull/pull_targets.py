@@ -34,6 +34,7 @@ from kourou.transport.request import Request
 
 if TYPE_CHECKING:
     from kourou.broker.admission import Admission
+    from kourou.broker.filters.plugin_host import PluginFilter, PluginHost
     from kourou.broker.groups.consumers import ConsumerManager
     from kourou.broker.settings import LiveConfig
     from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
@@ -73,7 +74,7 @@ class PullTarget:
         topic_config: TopicConfig,
         group_config: SubscriptionGroupConfig,
         codes: TagCodes,
-        wants: PropertyFilter | None = None,
+        wants: PropertyFilter | PluginFilter | None = None,
     ) -> None:
         self.topic_config = topic_config
         self.group_config = group_config
@@ -147,8 +148,10 @@ class PullTargets:
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
         consumers: ConsumerManager,
+        plugins: PluginHost,
     ) -> None:
         self._config = config
+        self._plugins = plugins
         self.admission = admission
         self.topics = topics
         self.groups = groups
@@ -186,6 +189,7 @@ class PullTargets:
                 header.subscription,
                 header.expression_type,
                 property_filter=self._config.current.enable_property_filter,
+                plugins=self._plugins,
             )
         else:
             subscription = self._subscription(request, header, group_config)
@@ -217,6 +221,7 @@ class PullTargets:
                 subscription.sub_string,
                 subscription.expression_type,
                 property_filter=self._config.current.enable_property_filter,
+                plugins=self._plugins,
             )
         except RequestError as error:
             if is_tag_type(subscription.expression_type) or error.response_code != _PARSE_FAILED:

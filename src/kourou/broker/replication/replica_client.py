@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +29,10 @@ from kourou.protocol.ha import (
 )
 from kourou.store.replica.replica_log import ReplicaError, ReplicaLog
 from kourou.transport.addresses import parse_address
+from kourou.transport.connect_problem import connect_problem
+from kourou.transport.from_config import ha_client_tls
+from kourou.transport.tls import follow_client
+from kourou.transport.tls_socket import open_tls
 
 if TYPE_CHECKING:
     from kourou.broker.replication.membership import Membership
@@ -36,6 +41,7 @@ if TYPE_CHECKING:
     from kourou.protocol.ha import Epoch
     from kourou.store.log.commit_log import CommitLog
     from kourou.store.replica.epochs import EpochFile
+    from kourou.transport.tls_socket import StreamSocket
 
 _log = logging.getLogger(__name__)
 
@@ -89,7 +95,10 @@ class ReplicaClient:
         self._proofs = proofs
         self._membership = membership
         self._loop = asyncio.get_running_loop()
+        self._tls_config = ha_client_tls(config.current)
+        self._tls = follow_client(self._tls_config, "the link to the master")
         self._master: MasterAddress | None = None
+        self._plaintext_master: MasterAddress | None = None
         self._changed = asyncio.Event()
         self._reported = -1
         self._master_epochs: tuple[Epoch, ...] = ()
@@ -190,8 +199,9 @@ class ReplicaClient:
         is_own = await self._speaks_hello(master)
         if not is_own:
             await self._check(master)
-        peer = await self._connect(master.ha)
-        link = _Link(self._loop, peer, MasterStream(_MAX_TRANSFER_BYTES, expects_hello=is_own), self._arrived)
+        peer, host = await self._connect(master.ha, is_own=is_own)
+        stream = MasterStream(_MAX_TRANSFER_BYTES, expects_hello=is_own)
+        link = _Link(self._loop, peer, host, stream, self._arrived)
         try:
             self._reported = self._commit_log.max_phy_offset
             if is_own:
@@ -217,8 +227,10 @@ class ReplicaClient:
                 raise ProtocolError(f"the master was silent for {silent_s:g} s")
             self._report(link)
 
-    async def _connect(self, address: str) -> socket.socket:
+    async def _connect(self, address: str, *, is_own: bool) -> tuple[StreamSocket, str]:
+        """A connection, with TLS if the configuration demands it, and the IP address of the master."""
         host, port = parse_address(address)
+        context = await self._tls_context(is_own=is_own)
         infos = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         family, kind, protocol, _, name = infos[0]
         peer = socket.socket(family, kind, protocol)
@@ -227,10 +239,27 @@ class ReplicaClient:
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                 await self._loop.sock_connect(peer, name)
+                ip = str(peer.getpeername()[0])
+                return (peer if context is None else await _with_tls(peer, context, address)), ip
         except BaseException:
             peer.close()
             raise
-        return peer
+
+    async def _tls_context(self, *, is_own: bool) -> ssl.SSLContext | None:
+        """What a link begins with; None: plaintext. Apache's masters offer no TLS here, so that `tls.enable`
+        is not about them."""
+        await self._tls.look_when_due(self._loop.time(), self._tls_config.look_every_s)
+        context = self._tls.context
+        if context is None or is_own or self._config.current.tls_enable_ha:
+            return context
+        if self._master != self._plaintext_master:
+            self._plaintext_master = self._master
+            _log.warning(
+                "the link to the master is not encrypted, although tls.enable is on: the master is Apache's, "
+                "or not known as Kourou's; tls.enable.ha=true demands TLS of it, tls.enable.ha=false ends "
+                "this warning"
+            )
+        return None
 
     def _hello(self) -> SlaveHello:
         config, log = self._config.current, self._commit_log
@@ -353,6 +382,13 @@ class ReplicaClient:
         self.status.last_write_ms = self._now_ms()
 
 
+async def _with_tls(peer: socket.socket, context: ssl.SSLContext, address: str) -> StreamSocket:
+    try:
+        return await open_tls(peer, context, parse_address(address)[0])
+    except OSError as error:
+        raise connect_problem(address, error, is_tls=True) from error
+
+
 class _Link:
     """A connection to a master. `arrived` is called when bytes were added to `stream`; what it raises ends
     the link, and `end` with it."""
@@ -360,7 +396,8 @@ class _Link:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        peer: socket.socket,
+        peer: StreamSocket,
+        host: str,
         stream: MasterStream,
         arrived: Callable[[_Link], None],
     ) -> None:
@@ -369,7 +406,7 @@ class _Link:
         self._arrived = arrived
         self._unsent = b""
         self.stream = stream
-        self.host = str(peer.getpeername()[0])
+        self.host = host
         self.hello: SlaveHello | None = None
         """What this slave has opened the link with."""
         self.challenge = ""
@@ -403,7 +440,7 @@ class _Link:
 
     def _send(self, data: bytes) -> int:
         try:
-            return self._socket.send(data)
+            return self._socket.sendmsg((data,))
         except (BlockingIOError, InterruptedError):
             return 0
 

@@ -2,13 +2,12 @@
 
 Bytes go from the log's map to the socket; nothing is queued. A slave that does not read costs a socket, and
 the next bytes are looked up when there is room in it again. What is not in memory is read in a thread.
-Not here: which slaves there are and what their reports mean (replica_server.py).
+Not here: TLS (transport/tls_socket.py); which slaves there are, what their reports mean (replica_server.py).
 """
 
 from __future__ import annotations
 
 import logging
-import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from kourou.protocol.layout import Buffer
     from kourou.store.log.commit_log import CommitLog
     from kourou.store.log.log_file import LogFile
+    from kourou.transport.tls_socket import AcceptedSocket
 
 _log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class ReplicaLink:
 
     def __init__(
         self,
-        peer: socket.socket,
+        peer: AcceptedSocket,
         *,
         loop: asyncio.AbstractEventLoop,
         log: CommitLog,
@@ -89,6 +89,7 @@ class ReplicaLink:
         max_transfer_bytes: Callable[[], int],
     ) -> None:
         self._socket = peer
+        self._descriptor = peer.fileno()
         self._loop = loop
         self._log = log
         self._disk = disk
@@ -100,7 +101,7 @@ class ReplicaLink:
         self._is_blocked = False
         self._is_loading = False
         self.is_open = True
-        self.address = format_address(peer.getpeername())
+        self.address = format_address(peer.peer_name)
         self.slave: SlaveHello | None = None
         self.challenge = ""
         """What a slave was given that has to prove itself."""
@@ -110,7 +111,7 @@ class ReplicaLink:
         self.times = LinkTimes(now, now)
         self.lag = ReplicaLag()
         self.rate = TransferRate(now)
-        loop.add_reader(peer.fileno(), self._readable)
+        loop.add_reader(self._descriptor, self._readable)
 
     def __str__(self) -> str:
         who = "the slave" if self.slave is None else f"slave {self.slave.broker_id}"
@@ -120,6 +121,11 @@ class ReplicaLink:
     def host(self) -> str:
         """The IP address of the slave."""
         return parse_address(self.address)[0]
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether the link is encrypted; it is not known before the slave has said something."""
+        return self._socket.is_tls
 
     @property
     def next_phy_offset(self) -> int:
@@ -265,7 +271,7 @@ class ReplicaLink:
         if self.is_open:
             self._unsent = _behind([memoryview(part) for part in parts], sent)
             self._is_blocked = True
-            self._loop.add_writer(self._socket.fileno(), self._writable)
+            self._loop.add_writer(self._descriptor, self._writable)
         return False
 
     def _send_some(self, parts: Sequence[Buffer]) -> int:
@@ -287,7 +293,7 @@ class ReplicaLink:
         self._unsent = _behind(self._unsent, sent)
         if not self._unsent:
             self._is_blocked = False
-            self._loop.remove_writer(self._socket.fileno())
+            self._loop.remove_writer(self._descriptor)
             self.pump()
 
     # -- end -----------------------------------------------------------------------------------
@@ -297,9 +303,9 @@ class ReplicaLink:
         if not self.is_open:
             return
         self.is_open = False
-        self._loop.remove_reader(self._socket.fileno())
+        self._loop.remove_reader(self._descriptor)
         if self._is_blocked:
-            self._loop.remove_writer(self._socket.fileno())
+            self._loop.remove_writer(self._descriptor)
         self._unsent = []
         self._socket.close()
         self._owner.closed(self, reason)

@@ -2,6 +2,10 @@
 
 Every broker listens, as Apache's do; a slave's slaves get nothing. A slave that cannot be served is
 disconnected with one log line: it comes back every few seconds, and the same line is not repeated each time.
+
+A connection becomes a slave's by a hello, with a proof where access control is on, or by a report. Until then
+it is unproven, and has one of a few places that are not those of slaves. When they are taken a newcomer gets
+the place of another one, so that silent connections keep no slave out.
 """
 
 from __future__ import annotations
@@ -9,7 +13,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Coroutine
+from collections import Counter
+from collections.abc import Callable, Collection, Coroutine
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -17,11 +22,16 @@ from msgspec.structs import replace
 from kourou import __version__
 from kourou.broker.replication.replica_link import SLAVE_CLOSED, ReplicaLink, ReplicaRefusedError
 from kourou.config.broker import SYNC_MASTER
+from kourou.config.networks import source_of
 from kourou.errors import ConfigError
 from kourou.protocol.ha import MasterHello, SlaveHello
 from kourou.store.replica.handshake import MasterLog, answer_hello, first_offset
 from kourou.transport.acceptor import Acceptor
+from kourou.transport.from_config import ha_server_tls
 from kourou.transport.listener import bind_problem
+from kourou.transport.settings import TlsMode
+from kourou.transport.tls import follow_server, plaintext_warning
+from kourou.transport.tls_socket import AcceptedSocket
 
 if TYPE_CHECKING:
     from kourou.broker.replication.reign import Reign
@@ -31,10 +41,14 @@ if TYPE_CHECKING:
     from kourou.store.log.commit_log import CommitLog
     from kourou.store.replica.epochs import EpochFile
     from kourou.transport.tasks import TaskOwner
+    from kourou.transport.tls_files import FollowedContext
 
 _log = logging.getLogger(__name__)
 
 _MAX_LINKS: Final = 64
+# A slave needs its place for some milliseconds. Those of other addresses cannot take it away in that time,
+# however many connections they open, and those of its own only with as many in these milliseconds.
+_MAX_UNPROVEN: Final = 64
 _TICK_S: Final = 1.0
 # With access control, a peer without an account must not occupy a link for long.
 _FIRST_REPORT_S: Final = 5.0
@@ -43,6 +57,7 @@ _SAME_LINE_S: Final = 600.0
 _MAX_LINES: Final = 256
 _SOFTWARE: Final = f"kourou {__version__}"
 _STOPPING: Final = "the broker stops"
+_CROWDED_OUT: Final = "it has not become a slave, and others wait"
 
 
 class ReplicaServer:
@@ -71,14 +86,20 @@ class ReplicaServer:
         self._loop = asyncio.get_running_loop()
         self._acceptor = Acceptor(accepted=self._take, short=self._short, failed=tasks.fail)
         self._said: dict[str, float] = {}
+        # By their mode of the start; only the files are followed.
+        self._tls_config = ha_server_tls(config.current)
+        self._tls: FollowedContext | None = None
         self.links: set[ReplicaLink] = set()
 
     async def start(self) -> None:
-        """Bind and accept; ConfigError for a port that cannot be had."""
+        """Bind and accept; ConfigError for a port that cannot be had, and for TLS files."""
         config = self._config.current
         host, port = config.bind_address, config.ha_listen_port or 0
+        self._tls = follow_server(self._tls_config, f"port {port}, for slaves")
+        if warning := plaintext_warning(self._tls_config, port):
+            _log.warning("%s", warning)
         try:
-            await self._acceptor.start(host, port, _MAX_LINKS)
+            await self._acceptor.start(host, port, _MAX_UNPROVEN)
         except OSError as error:
             problem = bind_problem(host, port, error, port_key="haListenPort")
             if config.broker_role == SYNC_MASTER or port != config.listen_port + 1:
@@ -112,14 +133,10 @@ class ReplicaServer:
         self._say("accept", "no slave can connect for the moment: %s", error.strerror)
 
     def _take(self, accepted: socket.socket) -> None:
-        if len(self.links) >= _MAX_LINKS:
-            self._say("limit", "%d slaves are connected, which is the limit; more are closed", _MAX_LINKS)
-            accepted.close()
-            return
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             link = ReplicaLink(
-                accepted,
+                AcceptedSocket(accepted, self._tls.context if self._tls is not None else None),
                 loop=self._loop,
                 log=self._commit_log,
                 disk=self._disk,
@@ -130,12 +147,17 @@ class ReplicaServer:
             accepted.close()
             return
         self.links.add(link)
+        unproven = [each for each in self.links if not each.is_reporting]
+        if len(unproven) > _MAX_UNPROVEN:
+            crowding_out(unproven).close(_CROWDED_OUT)
 
     # -- what links report -----------------------------------------------------------------------
 
     def hello(self, link: ReplicaLink, hello: SlaveHello) -> MasterHello:
         config, log = self._config.current, self._commit_log
         # Before anything that it says has an effect.
+        if no_tls := self._without_tls(link):
+            return MasterHello(refusal=no_tls, software=_SOFTWARE)
         unproven = self._proofs.answer(link.host, hello, link.challenge)
         if unproven is not None:
             return replace(unproven, software=_SOFTWARE)
@@ -152,11 +174,12 @@ class ReplicaServer:
             )
         if not answer.refusal:
             _log.info(
-                "slave %d (%s) at %s follows from %d on, this log ends at %d",
+                "slave %d (%s) at %s follows from %d on, %s TLS, this log ends at %d",
                 hello.broker_id,
                 hello.software,
                 link.address,
                 answer.start_phy_offset,
+                "with" if link.is_tls else "without",
                 log.max_phy_offset,
             )
         epoch = 0 if self._reign is None else self._reign.epoch
@@ -166,10 +189,14 @@ class ReplicaServer:
     def first_report(self, link: ReplicaLink, max_phy_offset: int) -> int:
         """A slave of Apache's: its report is all there is to know."""
         log = self._commit_log
+        if no_tls := self._without_tls(link):
+            raise ReplicaRefusedError(no_tls)
         if (unproven := self._proofs.unproven_slave(link.host)) is not None:
             raise ReplicaRefusedError(unproven)
         if self._config.current.is_slave:
             raise ReplicaRefusedError("this broker is a slave itself")
+        if full := self._is_full():
+            raise ReplicaRefusedError(full)
         if not max_phy_offset:
             start = first_offset(self._master_log(), from_last_file=self._config.current.sync_from_last_file)
         elif log.min_phy_offset <= max_phy_offset <= log.max_phy_offset:
@@ -187,7 +214,15 @@ class ReplicaServer:
 
     def closed(self, link: ReplicaLink, reason: str) -> None:
         self.links.discard(link)
-        if link.is_reporting and reason in (SLAVE_CLOSED, _STOPPING):
+        if reason == _CROWDED_OUT:
+            self._say(
+                "crowd",
+                "%d connections to the port for slaves say nothing that a slave says; they are closed for "
+                "newer ones, among them one of %s; is the port open to strangers?",
+                _MAX_UNPROVEN,
+                link.host,
+            )
+        elif link.is_reporting and reason in (SLAVE_CLOSED, _STOPPING):
             _log.info("%s is disconnected: %s", link, reason)
         else:
             # Its port is another one each time.
@@ -216,7 +251,24 @@ class ReplicaServer:
                     "give each slave an id of its own"
                 )
             break
-        return ""
+        return self._is_full()
+
+    def _is_full(self) -> str:
+        """Why one more slave is refused, or nothing."""
+        if sum(link.is_reporting for link in self.links) < _MAX_LINKS:
+            return ""
+        return f"{_MAX_LINKS} slaves are connected, which is the limit"
+
+    def _without_tls(self, link: ReplicaLink) -> str:
+        """Why a slave without TLS is refused, or nothing."""
+        tls = self._tls_config
+        if link.is_tls or tls.mode is not TlsMode.ENFORCING:
+            return ""
+        return (
+            f"this master serves slaves with TLS only ({tls.mode_key}=enforcing); set tls.enable=true or "
+            "tls.enable.ha=true at the slave, or tls.server.mode.ha=permissive at the master for slaves of "
+            "Apache's, which have no TLS"
+        )
 
     def _master_log(self) -> MasterLog:
         log = self._commit_log
@@ -233,6 +285,8 @@ class ReplicaServer:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(_TICK_S)
+            if self._tls is not None:
+                await self._tls.look_when_due(self._loop.time(), self._tls_config.look_every_s)
             self.tick(self._loop.time())
 
     def tick(self, now: float) -> None:
@@ -256,3 +310,10 @@ class ReplicaServer:
             self._said.clear()
         self._said[key] = now
         _log.warning(text, *arguments)
+
+
+def crowding_out(unproven: Collection[ReplicaLink]) -> ReplicaLink:
+    """Which connection loses its place to a newcomer: the oldest of those that come from where most come
+    from, and one that has been given a challenge last of all."""
+    counts = Counter(source_of(link.host) for link in unproven)
+    return min(unproven, key=lambda link: (-counts[source_of(link.host)], bool(link.challenge), link.opened))

@@ -69,6 +69,7 @@ _TABLE_CHANGES: Final = frozenset(
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
         RequestCode.DELETE_SUBSCRIPTIONGROUP,
+        RequestCode.SET_MESSAGE_REQUEST_MODE,
     }
 )
 

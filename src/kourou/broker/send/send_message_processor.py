@@ -22,7 +22,7 @@ from kourou.broker.send.sent_properties import PropertyRewriter, SentProperties
 from kourou.broker.send.special_sends import SpecialSends
 from kourou.broker.sequences.originals import Place
 from kourou.broker.sequences.sequence_gate import SequenceGate, check_refusal
-from kourou.broker.sequences.sequenced_batch import SequencedBatch, unsequenced
+from kourou.broker.sequences.sequenced_batch import SequencedBatch, identities_of, unsequenced
 from kourou.broker.storage.commit_cycle import MAX_CYCLE_BYTES
 from kourou.broker.storage.inner_message import InnerMessage
 from kourou.broker.transactions.half_messages import check_batch
@@ -179,7 +179,10 @@ class SendMessageProcessor(SendHandler):
                 self._special.put(request, header, target, topic, queue_id, properties, sent)
             else:
                 self._put_plain(request, header, target, topic, queue_id, sent)
-        elif (
+            return
+        if header.kourou_sequenced and not is_retry_topic(header.topic):
+            self._admission.check_producer(request, sequence.rpartition(":")[0])
+        if (
             header.kourou_sequenced
             and header.queue_id >= 0
             and not is_special
@@ -315,6 +318,8 @@ class SendMessageProcessor(SendHandler):
         entries: list[BatchEntry],
         put: Callable[..., None],
     ) -> None:
+        for identity in identities_of(entries):
+            self._admission.check_producer(request, identity)
         batch = SequencedBatch(self._sequences, entries, topic, queue_id)
         done = partial(self._stored_sequenced, request, queue_id, uniq_key, batch)
         batch.put_new(lambda new: put(new, done=done))

@@ -2,12 +2,14 @@
 
     gate                                           kernel
     RequestCheck(check, fast_sends=SignedSends(sender))
-        check accepts a send  ──► learn ──► accounts: access key → (ruling, signing state, topics)
+        check accepts a send  ──► learn ──► accounts: access key → (ruling, signing state, topics, identities
+                                                │                                   of producers)
                                                 └──► verifies the signature of each send (store/_kernel.c)
 
-The kernel accepts a send if its account is known under the current ruling, may send to the topic, and has
-signed all fields and the body. Everything else takes the slow path, where the check decides and responds: a
-first send, an unknown or a wrong key, fields that some clients do not sign. So nothing is refused here, and
+The kernel accepts a send if its account is known under the current ruling, may send to the topic and as the
+idempotent producer, if it is of one, and has signed all fields and the body. Everything else takes the slow
+path, where the check decides and responds: a first send, an unknown or a wrong key, fields that some clients
+do not sign. So nothing is refused here, and
 nothing accepted that the check would refuse, as long as `sender` and `concerns` are as strict as it is.
 """
 
@@ -28,7 +30,8 @@ SigningState: TypeAlias = Callable[[bytes], bytes]
 """What HMAC-SHA1 with a secret key begins with (`Kernel.signing_state`)."""
 
 MAX_PAIRS: Final = 20_000
-"""Accounts with a topic each: the tables forget all when they have more, of about 250 bytes each."""
+"""Accounts with a topic or a producer each: the tables forget all when they have more, of about 250 bytes
+each."""
 
 
 class SignedSends:
@@ -46,7 +49,7 @@ class SignedSends:
         send of a connection; called for each read."""
         self._sender = sender
         self._concerns = concerns
-        self._accounts: dict[str, tuple[Ruling, bytes, set[str]]] = {}
+        self._accounts: dict[str, tuple[Ruling, bytes, set[str], set[str]]] = {}
         self._pairs = 0
         # None: there is no kernel, or it has not been asked yet.
         self._ruling: Ruling | None = None
@@ -74,6 +77,17 @@ class SignedSends:
         if access_key and topic:
             self._allow(self._ruling, access_key, topic)
 
+    def learn_producer(self, account: Account, identity: str) -> None:
+        """An account may send as an idempotent producer, by the decision of the gate."""
+        known = self._accounts.get(account.name)
+        if known is None or identity in known[3]:
+            return
+        if self._pairs >= MAX_PAIRS:
+            self._clear()
+            return
+        known[3].add(identity)
+        self._pairs += 1
+
     def _allow(self, ruling: Ruling, access_key: str, topic: str) -> None:
         known = self._accounts.get(access_key)
         if known is not None and topic in known[2]:
@@ -86,7 +100,7 @@ class SignedSends:
             known = None
         if known is None:
             state = self._signing_state(account.secret_key.encode())
-            self._accounts[access_key] = known = (ruling, state, set())
+            self._accounts[access_key] = known = (ruling, state, set(), set())
         known[2].add(topic)
         self._pairs += 1
 

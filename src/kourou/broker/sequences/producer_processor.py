@@ -30,6 +30,7 @@ from kourou.protocol.headers.producers import (
 from kourou.protocol.names import PRODUCERS_TOPIC
 from kourou.protocol.producer_sequence import (
     NAME_PREFIX,
+    RANDOM_ID_BYTES,
     SEQUENCE_PROPERTY,
     ProducerForgotten,
     ProducerOpening,
@@ -37,8 +38,10 @@ from kourou.protocol.producer_sequence import (
     check_producer_name,
     format_forgotten,
     format_opening,
+    owner_digits,
 )
 from kourou.protocol.properties import encode_properties
+from kourou.protocol.signature import ACCESS_KEY
 from kourou.store.log.put_batch import PutDone
 from kourou.store.log.put_status import PutStatus
 from kourou.store.producers.producer_table import MAX_NAMES
@@ -54,7 +57,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_ID_BYTES: Final = 8
+_SNAPSHOT_ID_BYTES: Final = 8
 PIECE_BYTES: Final = 4 * 1024 * 1024
 """Of a snapshot, in one answer: a frame has 16 MiB at most."""
 _MAX_SNAPSHOTS: Final = 4
@@ -102,7 +105,7 @@ class ProducerProcessor:
         header = request.header(OpenProducerRequestHeader)
         self._admission.check_accepting()
         self._admission.check_room()
-        producer_id, nonce = secrets.token_hex(_ID_BYTES), None
+        producer_id, nonce = self._new_id(request), None
         if header.kourou_name is not None:
             nonce = header.kourou_nonce
             try:
@@ -124,6 +127,15 @@ class ProducerProcessor:
         )
         # From now on older programs are fenced; if it cannot be written, they are all the same.
         self._table.note_opened(opening, now_ms)
+
+    def _new_id(self, request: Request) -> str:
+        """A random id of the account that the request names: also where nothing is checked yet, so that its
+        producers may continue when access control is switched on."""
+        account = request.connection.certificate_user or request.ext_fields.get(ACCESS_KEY, "")
+        while True:
+            found = secrets.token_hex(RANDOM_ID_BYTES) + owner_digits(account)
+            if found not in self._table.producers:
+                return found
 
     def _put(self, request: Request, body: str, value: str, done: PutDone) -> None:
         """Have a record of a producer put."""
@@ -210,7 +222,7 @@ class ProducerProcessor:
         if snapshot is None:
             raise RequestError(ResponseCode.QUERY_NOT_FOUND, "this broker has no idempotent producers")
         raw = await self._disk.run(snapshot.encode)
-        snapshot_id = secrets.token_hex(_ID_BYTES)
+        snapshot_id = secrets.token_hex(_SNAPSHOT_ID_BYTES)
         if len(raw) > PIECE_BYTES:
             if len(self._snapshots) >= _MAX_SNAPSHOTS:
                 del self._snapshots[next(iter(self._snapshots))]

@@ -34,6 +34,12 @@ def unsequenced(entries: Sequence[BatchEntry]) -> list[BatchEntry]:
     return [entry._replace(raw_properties=raw_without_sequence(entry.raw_properties)) for entry in entries]
 
 
+def identities_of(entries: Sequence[BatchEntry]) -> set[str]:
+    """The producers of the messages of a batch."""
+    values = [raw_sequence(entry.raw_properties) for entry in entries]
+    return {value.rpartition(":")[0] for value in values if value is not None}
+
+
 class BatchOutcome(NamedTuple):
     """Where the messages of a batch are, and the ids of those that were there already; "" for the others.
     `original_ends`: where those end in the log."""

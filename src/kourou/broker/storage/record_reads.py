@@ -8,7 +8,7 @@ A bisection over units (first_where) still reads those on the loop: a store's qu
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kourou.errors import ProtocolError
@@ -235,3 +235,15 @@ def _is_sound(raw: bytes, phy_offset: int) -> bool:
     except ProtocolError:
         return False
     return True
+
+
+async def read_records_at(
+    log: CommitLog, reader: RecordReader, units: Sequence[CqUnit]
+) -> list[Buffer | None]:
+    """The records of `units`; None where one is gone. What is not in memory a disk thread reads."""
+    records = [log.read_nowait(unit.phy_offset, unit.size) if unit.is_message else None for unit in units]
+    if None not in records:
+        return records
+    return await reader.read(
+        lambda reads: [reads.record(unit.phy_offset) if unit.is_message else None for unit in units],
+    )

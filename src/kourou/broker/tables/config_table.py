@@ -18,7 +18,7 @@ import msgspec
 from kourou.protocol.bodies import DataVersion, decode_body
 from kourou.store.config_file import JsonConfigFile
 from kourou.store.config_tables import dump_table
-from kourou.store.steps import Steps, run_steps
+from kourou.store.steps import Steps, no_steps, run_steps
 
 Value = TypeVar("Value")
 
@@ -63,10 +63,15 @@ class ConfigTable(ABC):
         snapshot = self.snapshot()
         self.is_dirty = False
         try:
+            yield from self._steps_before()
             yield lambda: self._file.store(dump_table(snapshot))
         except BaseException:
             self.is_dirty = True
             raise
+
+    def _steps_before(self) -> Steps[None]:
+        """What must be on disk before the snapshot is."""
+        return no_steps(None)
 
     def _next_version(self) -> None:
         # A new object: a pending registration keeps the old one unchanged.

@@ -1,7 +1,8 @@
 """Topics, subscription groups and consumer offsets as a part of a broker: loaded, written, administered.
 
 ConfigWriter carries the tables to their files, without the loop waiting: topics and groups as soon as they
-change, consumer offsets every `flushConsumerOffsetInterval`, all of them when the broker stops.
+change, consumer offsets and what depends on them every `flushConsumerOffsetInterval`, all of them when the
+broker stops.
 Queues with messages but without an entry in `topics.json` get one again: the table is written right after it
 changes, not before the first message is acknowledged, and a file can be lost.
 """
@@ -27,8 +28,6 @@ from kourou.transport.tasks import TaskOwner
 if TYPE_CHECKING:
     from kourou.broker.settings import LiveConfig
     from kourou.broker.tables.config_table import ConfigTable
-    from kourou.broker.tables.offsets import ConsumerOffsetManager
-    from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
     from kourou.store.log.log_watch import LogWatch
 
 _LOOK_S: Final = 0.05
@@ -39,34 +38,31 @@ _READ_WRITE = int(PermName.READ | PermName.WRITE)
 
 
 class ConfigWriter:
-    """Writes the tables of one broker."""
+    """Writes the tables of one broker: `metadata` soon after a change, `progress` at intervals."""
 
     def __init__(
         self,
         *,
         config: LiveConfig,
         log_watch: LogWatch,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
-        offsets: ConsumerOffsetManager,
+        metadata: Sequence[ConfigTable],
+        progress: Sequence[ConfigTable],
         disk: DiskThreads,
         store_work: asyncio.Lock,
     ) -> None:
         self._config = config
         self._log_watch = log_watch
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
+        self._metadata = metadata
+        self._progress = progress
         self._disk = disk
         self._store_work = store_work
 
     def start(self, tasks: TaskOwner) -> None:
         """Begin to write what changes."""
-        config = (self._topics, self._groups)
-        tasks.start(self._write(config, lambda: _LOOK_S, nullcontext()), "write-config")
+        tasks.start(self._write(self._metadata, lambda: _LOOK_S, nullcontext()), "write-config")
         # Not concurrently with queue deletion, which rewrites the offsets.
-        offsets = self._write((self._offsets,), self._offset_interval_s, self._store_work)
-        tasks.start(offsets, "write-offsets")
+        progress = self._write(self._progress, self._offset_interval_s, self._store_work)
+        tasks.start(progress, "write-offsets")
 
     def _offset_interval_s(self) -> float:
         return self._config.current.flush_consumer_offset_interval / 1000
@@ -99,7 +95,7 @@ class ConfigWriter:
         """Write what is not on disk, here and now: the broker stops."""
         if self._log_watch.is_displaced:
             return
-        for table in (self._topics, self._groups, self._offsets):
+        for table in (*self._metadata, *self._progress):
             try:
                 if table.is_dirty:
                     table.persist()

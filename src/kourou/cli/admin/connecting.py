@@ -118,7 +118,7 @@ def credentials_of(args: ParsedArgs, context: Context | None) -> Credentials | N
 
 
 def _keys_in(path: Path) -> Credentials:
-    """The keys of a file that somebody has named: without any, requests would go out unsigned."""
+    """The keys of a file that was named: without any, requests would be unsigned."""
     found = read_tools_file(path)
     if found is None:
         raise ConfigError(f"{path}: accessKey and secretKey are both needed")

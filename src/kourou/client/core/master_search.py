@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 from kourou.client.core.routes import Routes
 from kourou.errors import (
     AccessDeniedError,
+    AccountLimitError,
     ConnectError,
     ConnectionLostError,
     KourouError,
@@ -31,6 +32,8 @@ _FIRST_PAUSE_S: Final = 0.1
 _MAX_PAUSE_S: Final = 0.5
 _MAX_REPEAT_S: Final = 1.0
 _MAX_REFUSED_S: Final = 30.0
+# Then the limit may have been changed.
+_MAX_LIMIT_S: Final = 30.0
 # After that the broker is down, and many clients may search.
 _QUICK_S: Final = 20.0
 _SLOW_PAUSE_S: Final = 2.0
@@ -45,6 +48,13 @@ def is_elsewhere(error: Exception) -> bool:
     if isinstance(error, ResponseError):
         return error.code in _NOT_MASTER
     return isinstance(error, ConnectError | ConnectionLostError | NoRouteError)
+
+
+def _pause_s(error: Exception, failures: int) -> float:
+    if isinstance(error, AccountLimitError) and error.wait_s is not None:
+        return min(error.wait_s, _MAX_LIMIT_S)
+    max_s = _MAX_REFUSED_S if isinstance(error, AccessDeniedError) else _MAX_REPEAT_S
+    return min(max_s, _FIRST_PAUSE_S * 2.0 ** min(failures - 1, 10))
 
 
 class MasterSearch:
@@ -114,11 +124,11 @@ class MasterSearch:
 
     async def pause(self, broker_name: str, error: Exception, failures: int) -> None:
         """Wait before a request is repeated, shorter after the first failures, and much longer after many
-        refusals of access control, which only an administrator ends. If another broker may be master, it is
-        searched for, and the pause ends when it is found."""
+        refusals of access control, which only an administrator ends; if the account is over a limit, as long
+        as the broker says. If another broker may be master, it is searched for, and the pause ends when it is
+        found."""
         now = asyncio.get_running_loop().time
-        max_s = _MAX_REFUSED_S if isinstance(error, AccessDeniedError) else _MAX_REPEAT_S
-        end = now() + min(max_s, _FIRST_PAUSE_S * 2 ** min(failures - 1, 10))
+        end = now() + _pause_s(error, failures)
         if is_elsewhere(error):
             await self.wait(broker_name, _MAX_REPEAT_S)
         await asyncio.sleep(max(0.0, end - now()))

@@ -12,7 +12,8 @@ from typing import Final
 
 from kourou.client.core.credentials import Credentials
 from kourou.clock import Clock
-from kourou.errors import AccessDeniedError, KourouError, ResponseError
+from kourou.errors import AccessDeniedError, AccountLimitError, KourouError, ResponseError
+from kourou.protocol.account_limits import OverLimit
 from kourou.protocol.codes import ResponseCode
 
 _log = logging.getLogger(__name__)
@@ -33,7 +34,10 @@ _MAX_KNOWN: Final = 1_000
 
 
 def response_error(code: int, remark: str, address: str, credentials: Credentials | None) -> ResponseError:
-    """The error for a response; AccessDeniedError for a refusal, with the user and what to do."""
+    """The error for a response; AccessDeniedError for a refusal, with the user and what to do;
+    AccountLimitError for an account that is over a limit."""
+    if code == ResponseCode.SYSTEM_BUSY and (over := OverLimit.parse(remark)) is not None:
+        return AccountLimitError(code, remark, address, **over._asdict())
     if not is_access_refusal(code, remark):
         return ResponseError(code, remark, address)
     user = credentials.access_key if credentials is not None else ""
@@ -80,13 +84,23 @@ class RefusalLog:
 
     def report(self, whose: str, error: KourouError) -> bool:
         """Whether `error` is a refusal: then it is logged here, unless it was."""
+        if isinstance(error, AccountLimitError):
+            # Without the time to wait, which differs.
+            if self._is_new(f"{error.account} {error.limit}"):
+                _log.warning("%s: waits as long as the broker says, also later: %s", whose, error)
+            return True
         if not isinstance(error, AccessDeniedError):
             return False
-        now_ms = self._clock.monotonic_ms()
-        logged_ms = self._logged_ms.get(error.remark)
-        if logged_ms is None or now_ms - logged_ms >= _AGAIN_MS:
-            if len(self._logged_ms) >= _MAX_KNOWN:
-                self._logged_ms.clear()
-            self._logged_ms[error.remark] = now_ms
+        if self._is_new(error.remark):
             _log.error("%s: refused, and will be until it is permitted: %s", whose, error)
+        return True
+
+    def _is_new(self, what: str) -> bool:
+        now_ms = self._clock.monotonic_ms()
+        logged_ms = self._logged_ms.get(what)
+        if logged_ms is not None and now_ms - logged_ms < _AGAIN_MS:
+            return False
+        if len(self._logged_ms) >= _MAX_KNOWN:
+            self._logged_ms.clear()
+        self._logged_ms[what] = now_ms
         return True

@@ -98,7 +98,6 @@ class MissingTopics:
         )
 
 
-_READ: Final = PermName.READ.value
 _WRITE: Final = PermName.WRITE.value
 
 
@@ -130,13 +129,8 @@ def topic_route(topic: str, data: TopicRouteData, *, is_provisional: bool = Fals
             if queue.perm & _WRITE and queue.broker_name in masters
             for queue_id in range(queue.write_queue_nums)
         ]
-    subscribe = [
-        MessageQueue(topic, queue.broker_name, queue_id)
-        for queue in data.queue_datas
-        if queue.perm & _READ
-        for queue_id in range(queue.read_queue_nums)
-    ]
-    return TopicRoute(topic, data, tuple(publish), tuple(sorted(set(subscribe))), is_provisional)
+    subscribe = data.subscribe_queues(topic)
+    return TopicRoute(topic, data, tuple(publish), tuple(subscribe), is_provisional)
 
 
 def _order_queues(topic: str, text: str) -> list[MessageQueue]:

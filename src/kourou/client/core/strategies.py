@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final, Protocol, TypeVar
 
 from kourou.protocol.bodies.message_queue import MessageQueue
+from kourou.protocol.queue_shares import AVG, AVG_BY_CIRCLE, average_share, circle_share, member_index
 
 T = TypeVar("T")
 
@@ -53,29 +54,23 @@ def check_strategy(strategy: object) -> None:
 class AllocateAveragely:
     """Contiguous ranges of queues; the first consumers get one more each if the division leaves a rest."""
 
-    name: Final = "AVG"
+    name: Final = AVG
 
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> list[MessageQueue]:
-        index = _index_of(group, client_id, queues, client_ids)
-        if index is None:
-            return []
-        size, rest = divmod(len(queues), len(client_ids))
-        start = index * size + min(index, rest)
-        return list(queues[start : start + size + (index < rest)])
+        return average_share(group, client_id, queues, client_ids)
 
 
 class AllocateAveragelyByCircle:
     """Round robin: one queue to each consumer in turn."""
 
-    name: Final = "AVG_BY_CIRCLE"
+    name: Final = AVG_BY_CIRCLE
 
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> list[MessageQueue]:
-        index = _index_of(group, client_id, queues, client_ids)
-        return [] if index is None else list(queues[index :: len(client_ids)])
+        return circle_share(group, client_id, queues, client_ids)
 
 
 class AllocateByConfig:
@@ -109,7 +104,7 @@ class AllocateByMachineRoom:
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> list[MessageQueue]:
-        index = _index_of(group, client_id, queues, client_ids)
+        index = member_index(group, client_id, queues, client_ids)
         if index is None:
             return []
         here = [queue for queue in queues if machine_room(queue) in self._rooms]
@@ -149,7 +144,7 @@ class AllocateMachineRoomNearby:
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> list[MessageQueue]:
-        if _index_of(group, client_id, queues, client_ids) is None:
+        if member_index(group, client_id, queues, client_ids) is None:
             return []
         queues_by_room = _by_room(queues, self._queue_room, "queue")
         ids_by_room = _by_room(client_ids, self._client_room, "consumer")
@@ -188,7 +183,7 @@ class AllocateConsistentHash:
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> list[MessageQueue]:
-        if _index_of(group, client_id, queues, client_ids) is None:
+        if member_index(group, client_id, queues, client_ids) is None:
             return []
         ring = {
             _ring_hash(f"{each}-{number}"): each
@@ -222,18 +217,3 @@ def _ring_hash(key: str) -> int:
 def _queue_key(queue: MessageQueue) -> str:
     # Java hashes the queue's toString().
     return f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
-
-
-def _index_of(
-    group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
-) -> int | None:
-    """The position of `client_id` in the list; None if it is not registered yet."""
-    if not client_id or not queues or not client_ids:
-        raise ValueError(
-            f"group {group!r}: nothing to share out: client id {client_id!r}, "
-            f"{len(queues)} queues, {len(client_ids)} consumers"
-        )
-    try:
-        return client_ids.index(client_id)
-    except ValueError:
-        return None

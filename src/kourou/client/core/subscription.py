@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-ExpressionType = Literal["TAG", "SQL92"]
+ExpressionType = Literal["TAG", "SQL92", "PLUGIN"]
 
 
 # A comma or an operator is found before a blank: it is the better hint at the mistake.
@@ -43,14 +43,17 @@ def subscription_data(
     ['TagA', 'TagB']
     """
     check_str("expression", expression)
-    if expression_type == "SQL92":
+    if expression_type in ("SQL92", "PLUGIN"):
         if not expression.strip():
-            raise ValueError(f'topic {topic!r}: an SQL92 expression is needed, such as "a > 5"')
+            example = "a > 5" if expression_type == "SQL92" else "json $.total > 5"
+            raise ValueError(
+                f'topic {topic!r}: an expression of type {expression_type} is needed, such as "{example}"'
+            )
         return SubscriptionData(
             topic=topic, sub_string=expression, sub_version=now_ms(), expression_type=expression_type
         )
     if expression_type != "TAG":
-        raise ValueError(f"expression_type is 'TAG' or 'SQL92', not {expression_type!r}")
+        raise ValueError(f"expression_type is 'TAG', 'SQL92' or 'PLUGIN', not {expression_type!r}")
     tags = parse_tag_expression(expression)
     return SubscriptionData(
         topic=topic,

@@ -16,7 +16,8 @@ from functools import partial
 from typing import Final
 
 from kourou.client.core.instance import ClientInstance
-from kourou.client.producer.pending_send import BrokerSendQueue, PendingSend, QueuedSend
+from kourou.client.producer.ordered_wait import OrderedWait
+from kourou.client.producer.pending_send import BrokerSendQueue, PendingSend
 from kourou.client.producer.send_result import SendResult
 from kourou.errors import KourouError
 from kourou.protocol.bodies.message_queue import MessageQueue
@@ -28,38 +29,12 @@ _MAX_PAUSE_S: Final = 0.2
 _REFRESH_TIMEOUT_S: Final = 0.5
 
 
-class MasterWait:
+class MasterWait(OrderedWait):
     """The sends that wait for the master of one broker name. `address` is where it was last."""
 
     def __init__(self, broker_name: str, address: str | None) -> None:
-        self.broker_name = broker_name
+        super().__init__(broker_name)
         self.address = address
-        self.problem = ""
-        """Why the last attempt failed."""
-        self.waiting: dict[QueuedSend, None] = {}
-        self.orders: dict[PendingSend, int] = {}
-        """All of its sends by the order in which they came, those in an attempt included."""
-        self._next_order = 0
-
-    def enter(self, send: PendingSend) -> bool:
-        """Wait here; False if it has waited here before."""
-        send.wait_in(self.waiting)
-        if send in self.orders:
-            return False
-        self.orders[send] = self._next_order
-        self._next_order += 1
-        return True
-
-    def leave(self, count: int | None = None) -> list[PendingSend]:
-        """Take out the first ones, or all, in order."""
-        sends = [send for send in self.waiting if isinstance(send, PendingSend)]
-        sends.sort(key=self.orders.__getitem__)
-        left = sends[:count]
-        for send in left:
-            del self.waiting[send]
-            send.stop_waiting()
-            send.waits_for = None
-        return left
 
 
 class SilentMasters:
@@ -121,10 +96,8 @@ class MasterWaits:
         return True
 
     def _enter(self, wait: MasterWait, send: PendingSend) -> None:
-        send.waits_for = "" if send.attempts else wait.problem
         send.awaited_broker = wait.broker_name
-        if wait.enter(send):
-            send.future.add_done_callback(partial(self._ended, wait, send))
+        wait.enter(send, partial(self._ended, wait, send))
 
     def others(self, queues: Sequence[MessageQueue], broker_name: str | None = None) -> list[MessageQueue]:
         """The queues of other brokers, for which no send waits."""

@@ -295,6 +295,8 @@ class PendingSend:
     """How many times `attempt_timeout_ms` the next attempt may take."""
     waits_for: str | None = None
     """What it waits for, for the error message; None: a connection; empty: said by the attempts."""
+    repeats_in: MessageQueue | None = None
+    """Where the next attempt has to be made, instead of a queue of the next broker."""
     awaited_broker: str | None = None
     """The broker whose master it has waited for."""
     is_over = False

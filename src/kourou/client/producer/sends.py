@@ -5,7 +5,7 @@ request is written together with others, and the response resolves the caller's 
 wait (for a route, a connection, or a broker that reads slowly) waits in order, so that messages of one caller
 to one queue stay in order unless an attempt fails.
 Not here: the content of a request (outgoing.py), which failures are retried (pending_send.py), waiting for a
-new master (master_waits.py).
+new master (master_waits.py) or because of a limit of the account (limit_waits.py).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from kourou.client.core.failure_log import FailureLog
 from kourou.client.core.instance import ClientInstance
 from kourou.client.core.refusals import response_error
 from kourou.client.core.routes import TopicRoute
+from kourou.client.producer.limit_waits import LimitWaits
 from kourou.client.producer.master_waits import MasterWaits, SilentMasters
 from kourou.client.producer.pending_send import (
     BrokerSendQueue,
@@ -37,6 +38,7 @@ from kourou.client.producer.queue_choice import LatencyFaults, QueuePicker
 from kourou.client.producer.send_request import ONEWAY, SendFrames, SendRequest
 from kourou.client.producer.send_result import SEND_STATUSES, SendResult, SendStatus, send_result
 from kourou.errors import (
+    AccountLimitError,
     CallTimeoutError,
     ClientStateError,
     ConnectError,
@@ -87,6 +89,7 @@ class Sends:
         self._without_route: dict[str, dict[QueuedSend, None]] = {}
         self._refreshed_at: dict[str, float] = {}
         self._masters = MasterWaits(instance, self._start)
+        self._limits = LimitWaits(self._start)
         instance.every(_LOOK_MS, SilentMasters(instance, self._send_queues).look, "silent brokers")
         self._is_closed = False
         self.in_flight = InFlight(options.max_in_flight, options.max_in_flight_bytes)
@@ -125,7 +128,9 @@ class Sends:
         masters = self._masters
         try:
             last = None if send.queue is None else send.queue.broker_name
-            if send.choose is not None:
+            if send.repeats_in is not None:
+                queue = send.repeats_in
+            elif send.choose is not None:
                 queue = send.choose(route.publish_queues)
             elif not masters.waits:
                 queue = self._picker.pick(route.publish_queues, last)
@@ -133,6 +138,8 @@ class Sends:
                 others = masters.others(route.publish_queues)
                 queue = self._picker.pick(others or route.publish_queues, last)
             if masters.waits and masters.holds(send, queue):
+                return
+            if self._limits.waits and self._limits.holds(send, queue):
                 return
             send.queue = queue
             send.attempts_left -= 1
@@ -247,6 +254,7 @@ class Sends:
         if status is not _OK and self._options.retry_another_broker_when_not_store_ok:
             if send.attempts_left > 0 and not self._is_closed:
                 send.half_stored = result
+                send.repeats_in = None
                 self._record_attempt(send, f"broker {queue.broker_name}: {status.name}")
                 self._retry(send, refresh=False)
                 return
@@ -257,6 +265,10 @@ class Sends:
         queue = send.queue
         broker_name = "unknown" if queue is None else queue.broker_name
         address = "unknown" if send.send_queue is None else send.send_queue.address
+        if send.repeats_in is not None:
+            send.repeats_in = None
+            if isinstance(error, AccountLimitError) and send.attempts:
+                send.attempts.pop()  # the same again: a send may wait often
         self._record_attempt(send, describe_attempt(broker_name, address, error))
         send.may_be_stored |= _may_be_stored(error)
         if self.faults is not None and queue is not None:
@@ -272,12 +284,31 @@ class Sends:
         """Decide what follows a failed attempt."""
         if not is_retriable(error):
             self.fail(send, error)
+        elif self._waits_for_limit(send, error):
+            return
         elif is_master_away(error) and self._may_wait(send) and not self._has_other_broker(send):
             self._wait_for_master(send, error)
         elif send.attempts_left <= 0 or self._is_out_of_time(send):
             self._give_up(send, error)
         else:
             self._retry(send, refresh=is_route_stale(error))
+
+    def _waits_for_limit(self, send: PendingSend, error: Exception) -> bool:
+        """Whether the account is over a limit. Then the send waits as long as the broker says, and fails at
+        once if it has less time and no other broker."""
+        if not isinstance(error, AccountLimitError) or error.wait_s is None or not self._may_wait(send):
+            return False
+        queue = send.queue
+        assert queue is not None
+        if self._loop.time() + error.wait_s < send.deadline - _TICK_S:
+            send.attempts_left += 1  # waiting is limited by time only
+            self.counters.retried += 1
+            self._limits.wait(send, queue, error)
+        elif self._has_other_broker(send):
+            return False
+        else:
+            self._give_up(send, error)
+        return True
 
     def _may_wait(self, send: PendingSend) -> bool:
         """Whether a send may be repeated until its deadline."""
@@ -420,6 +451,7 @@ class Sends:
             *self._without_route.values(),
             *(send_queue.waiting for send_queue in self._send_queues.values()),
             *(wait.waiting for wait in self._masters.waits.values()),
+            *(wait.waiting for wait in self._limits.waits.values()),
         ]
 
     # -- hooks -----------------------------------------------------------------------------------

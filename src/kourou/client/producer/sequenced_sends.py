@@ -343,6 +343,8 @@ class SequencedSends(Sends):
             assert isinstance(error, ResponseError)
             self._refused(send, numbered, error)
             return
+        if self._waits_for_limit(send, error):
+            return
         if numbered is not None and not send.is_pinned and _is_undecided(error):
             send.is_pinned = send.may_be_stored = True
             assert send.queue is not None

@@ -17,7 +17,7 @@ from kourou.client.core.instance import ClientInstance
 from kourou.client.core.master_search import is_elsewhere
 from kourou.client.core.queue_offsets import QueueAddresses
 from kourou.client.core.routes import BrokerAddress, Routes
-from kourou.errors import CallTimeoutError, KourouError, RemotingError, ResponseError
+from kourou.errors import AccountLimitError, CallTimeoutError, KourouError, RemotingError, ResponseError
 from kourou.protocol.bodies import MessageQueue, SubscriptionData
 from kourou.protocol.bodies.route import MASTER_ID
 from kourou.protocol.codes import PullSysFlag, RequestCode, ResponseCode
@@ -165,7 +165,8 @@ class QueuePulls:
         suspend_ms: int = 0,
         timeout_ms: int = PULL_TIMEOUT_MS,
     ) -> PullResult:
-        """Pull once. With `suspend_ms` the broker waits up to that time for a message."""
+        """Pull once. With `suspend_ms` the broker waits up to that time for a message. If the account is over
+        a limit, the pull is repeated when the broker permits, within `timeout_ms`."""
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         try:
             async with asyncio.timeout_at(deadline):
@@ -176,7 +177,7 @@ class QueuePulls:
             ) from None
         header = self._header(queue, subscription, queue_offset, max_messages, max_bytes, suspend_ms)
         try:
-            result = await self._pull_or_fail_over(place, queue, header, deadline)
+            result = await self._pull_within_limits(place, queue, header, deadline)
         except KourouError as error:
             # Next the master: a slave that was suggested may not serve the topic.
             self._pull_from.pop(queue, None)
@@ -185,6 +186,18 @@ class QueuePulls:
             raise
         self._pull_from[queue] = result.suggested_broker_id
         return result
+
+    async def _pull_within_limits(
+        self, place: BrokerAddress, queue: MessageQueue, header: PullMessageRequestHeader, deadline: float
+    ) -> PullResult:
+        while True:
+            try:
+                return await self._pull_or_fail_over(place, queue, header, deadline)
+            except AccountLimitError as error:
+                wait_s = error.wait_s
+                if wait_s is None or asyncio.get_running_loop().time() + wait_s >= deadline:
+                    raise
+            await asyncio.sleep(wait_s)
 
     async def _pull_or_fail_over(
         self, place: BrokerAddress, queue: MessageQueue, header: PullMessageRequestHeader, deadline: float

@@ -20,7 +20,7 @@ from kourou.client.core.settings import ClientOptions, ClientSettings, lists_opt
 from kourou.client.core.subscription import ExpressionType
 from kourou.client.pull.pull_consumer import AsyncPullConsumer
 from kourou.client.pull.pulls import PullResult, PullStatus, goes_on_there
-from kourou.errors import KourouError, ResponseError, SlaveBehindError
+from kourou.errors import AccountLimitError, KourouError, ResponseError, SlaveBehindError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.bodies.route import MASTER_ID
 from kourou.protocol.codes import ResponseCode
@@ -291,11 +291,15 @@ class QueueReader(AsyncBlockOnly):
                     continue
                 raise SlaveBehindError(str(self.queue), asked.begin, result.broker_id)
             except KourouError as error:
-                failures += 1
+                pause_s = _RETRY_PAUSE_S
+                if isinstance(error, AccountLimitError) and error.wait_s is not None:
+                    pause_s = error.wait_s  # no failure: the broker says when it goes on
+                else:
+                    failures += 1
                 if failures > self._retry_times or not _may_pass(error):
                     raise
                 _log.warning("%s at offset %d, retrying: %s", self.queue, asked.begin, error)
-            await asyncio.sleep(_RETRY_PAUSE_S)
+            await asyncio.sleep(pause_s)
 
 
 def _may_pass(error: KourouError) -> bool:

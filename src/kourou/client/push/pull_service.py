@@ -266,6 +266,7 @@ class PullService:
         if isinstance(error, ResponseError) and error.code in _UNKNOWN_TO_BROKER:
             await self._register_again(assigned, error, failures)
             return
+        assigned.pulled()  # a pause is not a stalled pull
         is_logged = self._instance.api.refusals.report(f"group {self._group}", error)
         # Only the first of consecutive failures is a warning.
         level = logging.WARNING if failures == 1 and not is_logged else logging.DEBUG

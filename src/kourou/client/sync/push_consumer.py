@@ -93,9 +93,10 @@ class PushConsumer(SyncClient[AsyncPushConsumer]):
     ) -> None:
         """Call `handler` for the messages of `topic` that `expression` selects.
 
-        `expression` lists tags (`TagA || TagB`), or with `expression_type="SQL92"` a condition on
-        properties. It may be left out: `subscribe("TopicTest", handler)`. All members of a group must
-        have the same subscriptions. A second subscription to a topic replaces the first.
+        `expression` lists tags (`TagA || TagB`), with `expression_type="SQL92"` it is a condition on
+        properties, with "PLUGIN" the name and the parameters of a filter that is installed at the brokers. It
+        may be left out: `subscribe("TopicTest", handler)`. All members of a group must have the same
+        subscriptions. A second subscription to a topic replaces the first; a different handler is logged.
         """
         self._call_early(
             lambda: self._client._subscribe(topic, expression, handler, expression_type=expression_type)

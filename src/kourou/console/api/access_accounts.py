@@ -227,7 +227,7 @@ def _warnings(body: AccountSettings) -> list[str]:
     if body.admin and (body.topic_perms or body.group_perms):
         found.append("An administrator with a list of topics or groups is confined to it, as any account")
     if body.white_remote_address:
-        found.append(f"Nobody at {body.white_remote_address} needs the secret key of this account")
+        found.append(f"Clients at {body.white_remote_address} do not need the secret key of this account")
     return found
 
 
@@ -273,7 +273,7 @@ async def _white_list(call: Call[NoQuery, NewWhiteList]) -> Plan:
         addresses = [broker.address for broker in brokers]
         return Done(outcomes=named_outcomes(await set_white_addresses(call.admin, addresses, text), brokers))
 
-    warnings = [f"Whoever sends from {text} needs no account, and may do everything"] if new else []
+    warnings = [f"Clients at {text} need no account and may do everything"] if new else []
     return Plan(
         effects=[
             f"White list of {where([broker])}: {_shown(olds[broker])} → {_shown(new)}" for broker in brokers

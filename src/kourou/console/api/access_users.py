@@ -199,7 +199,7 @@ def _warnings(call: Call[Any, Any], name: str, without_super: Sequence[BrokerAdd
         found.append("You are logged in with this account")
     if without_super:
         found.append(
-            f"{where(without_super)} has no other enabled Super user: nobody can manage access there any more"
+            f"{where(without_super)} has no other enabled Super user: access cannot be managed there any more"
         )
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -12,6 +13,7 @@ from kourou.admin.doctor.process import diagnose_apart
 from kourou.admin.session import Admin, command_line
 from kourou.clock import wall_ms
 from kourou.console.endpoints import Call, Endpoint, NoBody, Read
+from kourou.console.refusals import readable
 from kourou.console.shared_read import SharedRead
 
 # Two looks at the cluster, and a request for every group in between: not for each visit of the page.
@@ -69,6 +71,8 @@ class Doctor:
     async def _examine(self) -> Examination:
         async with self._limiter:
             report = await diagnose_apart(self._admin, watch_s=self._watch_s)
+        not_checked = [replace(one, reason=readable(one.reason)) for one in report.not_checked]
+        report = replace(report, not_checked=not_checked)
         commands = [command_line(self._admin.namesrvs, "doctor")]
         self._last = Examination(report, wall_ms(), commands)
         return self._last

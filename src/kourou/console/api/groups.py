@@ -22,6 +22,7 @@ from kourou.console.endpoints import Call, Endpoint, NoBody, NoQuery, Read
 from kourou.console.group_members import Members
 from kourou.console.lag_table import LagSum, LagTable
 from kourou.console.paging import Page, PageQuery, cut_page
+from kourou.console.refusals import readable
 from kourou.protocol.bodies import MessageQueue, SubscriptionData, SubscriptionGroupConfig
 from kourou.protocol.names import dlq_topic, is_system_group, retry_topic
 from kourou.protocol.versions import version_desc
@@ -348,7 +349,7 @@ async def _members(call: Call[NoQuery, NoBody]) -> MembersReport:
             for member in health.members
         ],
         findings=health.findings,
-        problems=list(dict.fromkeys(f"{one.where}: {one.reason}" for one in health.not_checked)),
+        problems=list(dict.fromkeys(f"{one.where}: {readable(one.reason)}" for one in health.not_checked)),
         commands=[mqadmin(call, "consumerStatus", "-g", group)],
     )
 

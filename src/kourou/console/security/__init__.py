@@ -1,1 +1,1 @@
-"""Who may use the console: users, sessions, and the checks of every request."""
+"""Access to the console: users, sessions, and the checks of every request."""

@@ -1,6 +1,6 @@
-"""Access: who sends a request, by session cookie or by HTTP basic authentication.
+"""Access: the sender of a request, by session cookie or by HTTP basic authentication.
 
-Without logins everyone who reaches the console is an administrator; it listens on a loopback address then.
+Without logins every visitor of the console is an administrator; it listens on a loopback address then.
 Sessions, and the keys of accounts with them, are kept in memory only: a restart logs everyone out.
 
 Scripts and Prometheus use basic authentication. Browsers use a session: the cookie is HttpOnly and

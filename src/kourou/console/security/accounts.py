@@ -45,7 +45,7 @@ class AccountLogins:
     )
     at_once: Final = 8
     # Brokers lock out the console's address, for a user after 20 wrong logins a minute, for all after 200:
-    # with it those who are logged in. Guesses end here before.
+    # with it all sessions. The console limits guesses before that.
     max_failures: Final = (15, 150)
 
     renew_s: Final = 60.0

@@ -1,4 +1,4 @@
-"""Logins: who may log in, and with which role: users of the console's file, or accounts of the cluster.
+"""Logins: accounts and their roles: users of the console's file, or accounts of the cluster.
 
 A `Login` is what a right password leads to; a session keeps it in memory. Not here: sessions, failed attempts
 (access.py).
@@ -85,7 +85,7 @@ class FileLogins:
         return Login(user, found.role, stored) if found and is_right else None
 
     async def renewed(self, login: Login) -> Login | None:
-        """A user who is removed or has a new password is out at once."""
+        """A login ends at once when its user is removed or has a new password."""
         found = self._users.users().get(login.user)
         if found is None or found.password_hash != login.proof:
             return None

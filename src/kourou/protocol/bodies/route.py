@@ -7,8 +7,10 @@ from typing import Annotated, Final
 from msgspec import field
 
 from kourou.protocol.bodies.codec import encode_body
+from kourou.protocol.bodies.message_queue import MessageQueue
 from kourou.protocol.bodies.shape import V5, Body, Int32, Int64
 from kourou.protocol.bodies.topics import TopicQueueMappingInfo
+from kourou.protocol.codes import PermName
 
 
 class QueueData(Body):
@@ -43,6 +45,17 @@ class TopicRouteData(Body):
     broker_datas: list[BrokerData] = []
     filter_server_table: dict[str, list[str]] = {}
     topic_queue_mapping_by_broker: Annotated[dict[str, TopicQueueMappingInfo] | None, V5] = None
+
+    def subscribe_queues(self, topic: str) -> list[MessageQueue]:
+        """The queues that may be read, sorted."""
+        return sorted(
+            {
+                MessageQueue(topic, queue.broker_name, queue_id)
+                for queue in self.queue_datas
+                if queue.perm & PermName.READ
+                for queue_id in range(queue.read_queue_nums)
+            }
+        )
 
     def encode(self, *, standard_json: bool = True, v4: bool = False) -> bytes:
         """The body as Apache writes it: to callers below version 401 not `standard_json`, with bare

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kourou.broker.filters.plugin_host import PluginFilter, PluginHost
 from kourou.broker.groups import message_filter
 from kourou.broker.groups.consumers import ConsumerManager
 from kourou.broker.groups.message_filter import (
@@ -13,11 +14,15 @@ from kourou.broker.groups.message_filter import (
     check_subscription,
     subscription_filter,
 )
+from kourou.broker.settings import LiveConfig
+from kourou.config.broker import BrokerConfig
 from kourou.errors import RequestError
 from kourou.protocol.bodies import SubscriptionData
 from kourou.protocol.codes import ResponseCode
 from kourou.protocol.tags import tags_code
 from tests.unit.broker.tables_kit import consumer, make_channel
+
+PLUGINS = PluginHost(LiveConfig(BrokerConfig(filter_plugins="json,other")), lambda: 0)
 
 
 def passes(wants: PropertyFilter, properties: str) -> bool:
@@ -25,22 +30,30 @@ def passes(wants: PropertyFilter, properties: str) -> bool:
     return wants.matches_bytes(raw, 0, len(raw))
 
 
+def filter_of(
+    expression: str | None, expression_type: str | None, *, property_filter: bool = True
+) -> MessageFilter:
+    return subscription_filter(expression, expression_type, property_filter=property_filter, plugins=PLUGINS)
+
+
 def refused(expression: str | None, expression_type: str, *, property_filter: bool = True) -> RequestError:
     with pytest.raises(RequestError) as caught:
-        subscription_filter(expression, expression_type, property_filter=property_filter)
+        filter_of(expression, expression_type, property_filter=property_filter)
     return caught.value
 
 
 @pytest.mark.parametrize("expression_type", [None, "", "TAG"])
 def test_tags_are_compared_by_code(expression_type: str | None) -> None:
     for property_filter in (True, False):
-        wanted = subscription_filter("a || b", expression_type, property_filter=property_filter)
+        wanted = subscription_filter(
+            "a || b", expression_type, property_filter=property_filter, plugins=PLUGINS
+        )
         assert wanted == (frozenset({tags_code("a"), tags_code("b")}), None)
-    assert subscription_filter("*", expression_type, property_filter=True) == MessageFilter(None, None)
+    assert filter_of("*", expression_type) == MessageFilter(None, None)
 
 
 def test_sql_is_compared_by_property() -> None:
-    wanted = subscription_filter("a > 1", "SQL92", property_filter=True)
+    wanted = filter_of("a > 1", "SQL92")
     assert wanted.codes is None and wanted.wants is not None
     assert passes(wanted.wants, "a\x012\x02") and not passes(wanted.wants, "a\x011\x02")
 
@@ -56,17 +69,35 @@ def test_sql_that_is_none_is_refused_with_place_and_hint() -> None:
 
 
 def test_other_types_are_refused_and_all_when_they_are_switched_off() -> None:
-    assert "no filter of type 'SQL99'; use TAG or SQL92" in refused("a", "SQL99").remark
+    assert "no filter of type 'SQL99'; use TAG, SQL92 or PLUGIN" in refused("a", "SQL99").remark
     for expression_type in ("SQL92", "SQL99"):
         error = refused("a >", expression_type, property_filter=False)
         assert error.response_code == ResponseCode.SYSTEM_ERROR
         assert error.remark == f"The broker does not support consumer to filter message by {expression_type}"
 
 
+def test_installed_filters_are_named_by_a_type_of_their_own_or_in_place_of_sql() -> None:
+    for expression, expression_type in (("json $.a > 1", "PLUGIN"), ("PLUGIN json $.a > 1", "SQL92")):
+        for property_filter in (True, False):
+            wanted = subscription_filter(
+                expression, expression_type, property_filter=property_filter, plugins=PLUGINS
+            )
+            assert wanted == (None, PluginFilter("json", "$.a > 1"))
+
+
+def test_filters_that_are_not_installed_are_refused_with_those_that_are() -> None:
+    error = refused("jsno $.a > 1", "PLUGIN")
+    assert error.response_code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+    assert error.remark.endswith("no filter 'jsno' is installed at this broker; did you mean json?")
+    assert "; there are: json" in refused("", "PLUGIN").remark
+
+
 def test_a_filter_in_java_is_refused() -> None:
     with pytest.raises(RequestError, match=r"class filters are gone since RocketMQ 4.3 \(topic T\)"):
         check_subscription(
-            SubscriptionData("T", "org.example.Filter", class_filter_mode=True), property_filter=True
+            SubscriptionData("T", "org.example.Filter", class_filter_mode=True),
+            property_filter=True,
+            plugins=PLUGINS,
         )
 
 
@@ -86,12 +117,12 @@ async def test_messages_consumed_again_are_filtered_by_their_own_topic() -> None
 def test_a_tag_expression_has_a_bound_and_few_long_ones_are_kept() -> None:
     """One of 2 MB once stopped everybody for seconds, and 4,096 of them were kept."""
     longest = "a" * message_filter.MAX_EXPRESSION_CHARS
-    assert subscription_filter(longest, "TAG", property_filter=True).codes == frozenset({tags_code(longest)})
+    assert filter_of(longest, "TAG").codes == frozenset({tags_code(longest)})
     error = refused(longest + "a", "TAG")
     assert error.response_code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
     assert "has 16385 characters; write 16384 at most" in error.remark
     short_before = message_filter._short_tag_codes.cache_info().currsize
     for number in range(100):
-        subscription_filter(f"{number} || " + "b" * 300, "TAG", property_filter=True)
+        filter_of(f"{number} || " + "b" * 300, "TAG")
     assert message_filter._short_tag_codes.cache_info().currsize == short_before
     assert message_filter._long_tag_codes.cache_info().currsize <= 32

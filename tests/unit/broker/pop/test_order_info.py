@@ -51,19 +51,23 @@ def pop(pops: OrderedPops, *offsets: int, attempt_id: str | None = "a-1", at: in
 
 
 def ack(pops: OrderedPops, queue_offset: int, *, pop_time: int = POP_TIME) -> OrderedAck:
-    return pops.ack(KEY, queue_offset=queue_offset, pop_time=pop_time, now_ms=POP_TIME + 1)
+    return pops.ack(KEY, queue_offset=queue_offset, pop_time=pop_time)
+
+
+def attempts(pops: OrderedPops, attempt_id: str | None) -> bool:
+    entry = pops.entry(KEY)
+    assert entry is not None
+    return entry.is_attempt(attempt_id)
 
 
 def test_a_queue_is_blocked_until_everything_is_acknowledged() -> None:
     pops = OrderedPops()
-    assert not pops.is_blocked(KEY, "a-1", POP_TIME)
+    assert pops.block_end_ms(KEY) is None
     pop(pops, 10, 11, 15)
-    assert pops.is_blocked(KEY, "a-2", POP_TIME + 1)
-    assert ack(pops, 11) == OrderedAck(AckResult.DONE, 10, False)
-    assert ack(pops, 10) == OrderedAck(AckResult.DONE, 15, False)
-    assert pops.in_flight(KEY) == 1
-    assert ack(pops, 15) == OrderedAck(AckResult.DONE, 16, True)
-    assert not pops.is_blocked(KEY, "a-2", POP_TIME + 1)
+    assert ack(pops, 11) == OrderedAck(AckResult.DONE, 10)
+    assert ack(pops, 10) == OrderedAck(AckResult.DONE, 15)
+    assert (pops.block_end_ms(KEY), pops.in_flight(KEY)) == (END_MS, 1)
+    assert ack(pops, 15) == OrderedAck(AckResult.DONE, 16)
     assert pops.block_end_ms(KEY) is None
 
 
@@ -71,28 +75,20 @@ def test_other_queues_groups_and_topics_are_not_blocked() -> None:
     pops = OrderedPops()
     pop(pops, 10)
     for other in (OrderKey("T", "G", 3), OrderKey("T", "H", 2), OrderKey("U", "G", 2)):
-        assert not pops.is_blocked(other, "a-2", POP_TIME + 1)
+        assert pops.block_end_ms(other) is None
 
 
-def test_the_block_ends_by_time() -> None:
-    pops = OrderedPops()
-    pop(pops, 10)
-    assert pops.block_end_ms(KEY) == END_MS
-    assert pops.is_blocked(KEY, "a-2", END_MS - 1)
-    assert not pops.is_blocked(KEY, "a-2", END_MS)
-
-
-def test_a_repeated_attempt_is_not_blocked_and_counts_nothing() -> None:
+def test_a_repeated_attempt_counts_nothing() -> None:
     pops = OrderedPops()
     pop(pops, 10, 11)
-    assert not pops.is_blocked(KEY, "a-1", POP_TIME + 1)
+    assert attempts(pops, "a-1") and not attempts(pops, "a-2") and not attempts(pops, None)
     assert pop(pops, 10, 11, at=POP_TIME + 1) == "0 2 0"
 
 
 def test_attempts_without_an_id_are_different_ones() -> None:
     pops = OrderedPops()
     pop(pops, 10, attempt_id=None)
-    assert pops.is_blocked(KEY, None, POP_TIME + 1)
+    assert not attempts(pops, None)
     assert pop(pops, 10, attempt_id=None, at=END_MS) == "0 qo2%10 1;0 2 1"
 
 
@@ -147,7 +143,6 @@ def test_what_is_idle_or_gone_is_dropped() -> None:
     pop(pops, 10)
     assert pops.clean(lambda key: True, POP_TIME + IDLE_MS) == []
     assert pops.clean(lambda key: key.queue_id < 2, POP_TIME) == [KEY]
-    assert not pops.is_blocked(KEY, "a-2", POP_TIME + 1)
     pop(pops, 10)
     assert pops.clean(lambda key: True, POP_TIME + IDLE_MS + 1) == [KEY]
     assert len(pops) == 0
@@ -167,8 +162,8 @@ def test_a_file_of_apaches_goes_on() -> None:
     assert list(pops) == [KEY]
     assert pops.in_flight(KEY) == 2  # 100 and 104
     assert pops.block_end_ms(KEY) == 1_700_000_090_000
-    assert not pops.is_blocked(KEY, "attempt-1", POP_TIME + 1)
-    assert ack(pops, 100) == OrderedAck(AckResult.DONE, 104, False)
+    assert attempts(pops, "attempt-1")
+    assert ack(pops, 100) == OrderedAck(AckResult.DONE, 104)
 
 
 def test_the_file_is_apaches() -> None:

@@ -21,6 +21,7 @@ class WriterBroker(MemoryBroker):
 
     def __init__(self, root: Path) -> None:
         super().__init__(root, flush_consumer_offset_interval=1)
+        self.metadata, self.progress = (self.topics, self.groups), (self.offsets,)
         self.writer = self.wired(ConfigWriter)
 
 

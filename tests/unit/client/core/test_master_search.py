@@ -13,7 +13,7 @@ from kourou.client.core import master_search
 from kourou.client.core.api import ClientApi
 from kourou.client.core.master_search import MasterSearch
 from kourou.client.core.routes import Routes
-from kourou.errors import AccessDeniedError, ConnectError, NoRouteError, ResponseError
+from kourou.errors import AccessDeniedError, AccountLimitError, ConnectError, NoRouteError, ResponseError
 from kourou.protocol.bodies import MessageQueue
 from kourou.protocol.codes import ResponseCode
 from kourou.transport.tasks import TaskOwner
@@ -102,7 +102,7 @@ async def test_a_request_ends_with_its_error_when_no_master_is_found_or_another_
             await masters.call_master(QUEUE, 10, refused)
 
 
-async def test_a_refusal_is_repeated_less_and_less_often_other_failures_each_second(
+async def test_pauses_grow_with_refusals_and_are_those_of_a_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pauses: list[float] = []
@@ -118,5 +118,7 @@ async def test_a_refusal_is_repeated_less_and_less_often_other_failures_each_sec
             for error in (AccessDeniedError(16, "no permission"), ResponseError(1, "failed")):
                 for failures in (1, 5, 9, 1_000):
                     await masters.pause("a", error, failures)
-    assert pauses == [0.1, 1.6, 25.6, 30.0, 0.1, 1.0, 1.0, 1.0]
+            for wait_ms in (200, 7_000, 90_000, None):
+                await masters.pause("a", AccountLimitError(2, "", account="", limit="", wait_ms=wait_ms), 1)
+    assert pauses == [0.1, 1.6, 25.6, 30.0, 0.1, 1.0, 1.0, 1.0, 0.2, 7.0, 30.0, 0.1]
     assert brokers.asked == 0

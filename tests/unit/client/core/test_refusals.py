@@ -9,7 +9,7 @@ import pytest
 from kourou.client.core.credentials import Credentials
 from kourou.client.core.refusals import RefusalLog, response_error
 from kourou.client.producer.pending_send import describe_attempt, is_retriable
-from kourou.errors import AccessDeniedError, CallTimeoutError, ResponseError
+from kourou.errors import AccessDeniedError, AccountLimitError, CallTimeoutError, ResponseError
 from kourou.testing.clock import FakeClock
 
 PLAIN = "org.apache.rocketmq.acl.common.AclException: {}, org.apache.rocketmq.acl.plain.X.y(X.java:1)"
@@ -97,3 +97,31 @@ def test_a_refusal_is_logged_once_an_hour(caplog: pytest.LogCaptureFixture) -> N
 def test_failures_of_the_network_are_left_to_others(caplog: pytest.LogCaptureFixture) -> None:
     assert not RefusalLog().report("group g", CallTimeoutError("10.0.0.1:10911", 11, 3_000))
     assert not caplog.records
+
+
+LIMIT = "account ann is over its limit: more than 9 messages are pulled per second, wait {} ms"
+
+
+def test_a_limit_has_account_words_and_time() -> None:
+    error = response_error(2, LIMIT.format(250), "10.0.0.1:10911", ANN)
+    assert isinstance(error, AccountLimitError)
+    assert (error.account, error.limit) == ("ann", "more than 9 messages are pulled per second")
+    assert (error.wait_ms, error.wait_s) == (250, 0.25)
+    assert LIMIT.format(250) in str(error)
+    error = response_error(
+        2, "account ann is over its limit: it has 1 connection, and may not have more", "", ANN
+    )
+    assert isinstance(error, AccountLimitError) and error.wait_s is None
+    for code, remark in ((1, LIMIT.format(1)), (2, "[REJECTREQUEST]system busy, start flow control")):
+        assert not isinstance(response_error(code, remark, "", ANN), AccountLimitError)
+
+
+def test_a_limit_is_logged_once_an_hour_whatever_the_time_to_wait(caplog: pytest.LogCaptureFixture) -> None:
+    clock = FakeClock(wall_ms=0)
+    log = RefusalLog(clock)
+    for wait_ms in range(10):
+        assert log.report("group g", response_error(2, LIMIT.format(wait_ms), "", ANN))
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    clock.advance(ms=3_600_000)
+    assert log.report("group g", response_error(2, LIMIT.format(1), "", ANN))
+    assert len(caplog.records) == 2

@@ -1,0 +1,1 @@
+"""POP in a whole broker."""
