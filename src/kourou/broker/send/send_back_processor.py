@@ -1,8 +1,7 @@
 """CONSUMER_SEND_MSG_BACK: a consumer failed on a message, and it comes again later, or never.
 
 It is stored anew in `%RETRY%group`, by way of a delay level that grows with each attempt; after
-`maxReconsumeTimes` attempts, or at once if the consumer says so, in `%DLQ%group`. Both remember the
-first topic (RETRY_TOPIC) and the first record (ORIGIN_MESSAGE_ID).
+`maxReconsumeTimes` attempts, or at once if the consumer says so, in `%DLQ%group` (dead_letters.py).
 Not here: consumers that send to `%RETRY%group` themselves (send_message_processor.py).
 """
 
@@ -12,14 +11,15 @@ import random
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kourou.broker.storage.inner_message import InnerMessage, MessageWriter
+from kourou.broker.send.dead_letters import make_dead_letter, next_attempt
+from kourou.broker.storage.inner_message import MessageWriter
 from kourou.broker.storage.record_reads import RecordReads
 from kourou.errors import RequestError
 from kourou.protocol.bodies.subscription import SubscriptionGroupConfig
 from kourou.protocol.codes import PermName, RequestCode, ResponseCode, TopicSysFlag
 from kourou.protocol.headers.send import ConsumerSendMsgBackRequestHeader
 from kourou.protocol.message import MessageExt
-from kourou.protocol.names import dlq_topic, retry_topic
+from kourou.protocol.names import retry_topic
 from kourou.protocol.properties import MessageConst
 from kourou.protocol.record import decode_record
 from kourou.protocol.versions import V3_4_9
@@ -38,7 +38,6 @@ FIRST_RETRY_LEVEL: Final = 3
 
 _READ_WRITE: Final = int(PermName.READ | PermName.WRITE)
 _UNIT_SUB: Final = TopicSysFlag.UNIT_SUB.value
-_DLQ_QUEUES: Final = 1
 
 
 class SendBackProcessor:
@@ -119,10 +118,10 @@ class SendBackProcessor:
         max_times = group_config.retry_max_times
         if header.max_reconsume_times is not None and request.version >= V3_4_9:
             max_times = header.max_reconsume_times
-        message = _next_attempt(record)
+        message = next_attempt(record, record.topic)
         is_given_up = record.reconsume_times >= max_times or header.delay_level < 0
         if is_given_up:
-            self._to_dead_letters(message, header.group)
+            make_dead_letter(message, header.group, self._topics)
         else:
             level = header.delay_level or FIRST_RETRY_LEVEL + record.reconsume_times
             message.topic = retry_topic(header.group)
@@ -136,11 +135,6 @@ class SendBackProcessor:
         except PutRefusedError as refusal:
             # Apache's code for whatever the store says; the words are the store's.
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"{refusal.status.name}: {refusal}") from refusal
-
-    def _to_dead_letters(self, message: InnerMessage, group: str) -> None:
-        message.topic, message.queue_id = dlq_topic(group), 0
-        message.set_property(MessageConst.PROPERTY_DELAY_TIME_LEVEL, "0")
-        self._topics.create_in_send_back(message.topic, _DLQ_QUEUES, _READ_WRITE)
 
     def _answer(
         self, request: Request, group: str, topic: str, is_given_up: bool, status: PutStatus, _: int, __: int
@@ -157,16 +151,3 @@ class SendBackProcessor:
 def _record(phy_offset: int, reads: RecordReads) -> MessageExt | None:
     raw = reads.record(phy_offset)
     return None if raw is None else decode_record(raw)
-
-
-def _next_attempt(record: MessageExt) -> InnerMessage:
-    """The same message, once more tried; where it came from first stays in it."""
-    message = InnerMessage.of(record)
-    message.reconsume_times += 1
-    if message.get_property(MessageConst.PROPERTY_RETRY_TOPIC) is None:
-        message.set_property(MessageConst.PROPERTY_RETRY_TOPIC, record.topic)
-    if message.get_property(MessageConst.PROPERTY_ORIGIN_MESSAGE_ID) is None:
-        message.set_property(MessageConst.PROPERTY_ORIGIN_MESSAGE_ID, record.offset_msg_id)
-    # As Apache leaves it. It matters when the message comes again by way of a delay level.
-    message.set_property(MessageConst.PROPERTY_WAIT_STORE_MSG_OK, "false")
-    return message
