@@ -46,7 +46,7 @@ class DelayedDelivery(BrokerPart):
         self._delay_offsets = delay_offsets
         self._levels = levels
         self._timers = timers
-        self._timer_service = timer_service
+        self.timer_service = timer_service
         self._processor = processor
         self._is_recovered = False
 
@@ -58,19 +58,19 @@ class DelayedDelivery(BrokerPart):
         disk. A slave leaves all of it to the day it is made master."""
         if self._config.current.is_slave:
             return
-        if self._timer_service is not None:
-            self._timer_service.load()
+        if self.timer_service is not None:
+            self.timer_service.load()
         begin = self._begin()
         delivered = find_delivered(self._log, begin)
         self._levels.recover(delivered)
-        if self._timer_service is not None:
-            self._timer_service.recover(delivered, begin)
+        if self.timer_service is not None:
+            self.timer_service.recover(delivered, begin)
         self._is_recovered = True
 
     def _begin(self) -> int:
         """Where deliveries begin that are not recorded. Without a record there is nothing to be found: Apache
         has worked on the store since, and its deliveries do not say what they were made from."""
-        timers, service = self._timers, self._timer_service
+        timers, service = self._timers, self.timer_service
         notes = [self._delay_offsets.noted_phy_offset] if self._levels.is_pending else []
         if timers is not None and service is not None and service.is_pending:
             notes.append(service.first_phy_offset() if timers.is_rebuilt else timers.noted_phy_offset)
@@ -81,8 +81,8 @@ class DelayedDelivery(BrokerPart):
         if self._config.current.is_slave:
             return
         self._levels.start(tasks)
-        if self._timer_service is not None:
-            self._timer_service.start(tasks)
+        if self.timer_service is not None:
+            self.timer_service.start(tasks)
 
     async def stop(self, timeout_ms: int) -> None:
         await self._disk.run(self._save)
@@ -93,7 +93,7 @@ class DelayedDelivery(BrokerPart):
         is_durable = self._is_recovered and not self._store.is_fenced
         if is_durable:
             self._levels.save_at_stop()
-        if self._timer_service is not None:
+        if self.timer_service is not None:
             if is_durable:
-                self._timer_service.save_at_stop()
-            self._timer_service.close()
+                self.timer_service.save_at_stop()
+            self.timer_service.close()

@@ -9,7 +9,7 @@ Not here: reading the topic and delivering (timer_service.py), the formats (stor
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -232,6 +232,17 @@ class TimerMessages:
         pos = self._wheel.first_pos(self.read_ms)
         unit = None if pos is None else self._log.unit(pos)
         return None if unit is None else unit.phy_offset
+
+    def waiting_for(self, topic: str) -> Iterator[tuple[int, int]]:
+        """phy_offset and size of the records that are entered and not taken out, of messages for `topic` or
+        one with the same hash, in the order in which they were entered. Only at the start; waits for the
+        disk."""
+        topic_hash = java_hash_code(topic)
+        for _, units in self._log.columns(self._first_pos, self._log.end_pos):
+            is_wanted = (units["topic_hash"] == topic_hash) & (units["magic"] & MAGIC_DELETE == 0)
+            is_wanted &= units["write_ms"] + units["delay_ms"] >= self.read_ms
+            for unit in units[is_wanted]:
+                yield int(unit["phy_offset"]), int(unit["record_size"])
 
     # -- taking out ------------------------------------------------------------------------------
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from itertools import accumulate, chain, compress
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kourou.broker.delay.delayed_messages import slot_time
 from kourou.broker.delay.deliveries import (
@@ -69,6 +69,7 @@ _AFTER_FAILURE_S: Final = 0.1
 _DELETE_EXPIRED_S: Final = 30.0
 _REJOIN_S: Final = 5.0
 _NOTE_EVERY_BYTES: Final = 64 * 1024 * 1024
+_UNITS: Final = 4_096
 
 _REAL_TOPIC: Final = MessageConst.PROPERTY_REAL_TOPIC
 _DEL_UNIQKEY: Final = MessageConst.PROPERTY_TIMER_DEL_UNIQKEY
@@ -78,6 +79,18 @@ _scan_delay: Final = PropertyScanner(
     MessageConst.PROPERTY_TIMER_DELAY_SEC, MessageConst.PROPERTY_TIMER_DELAY_MS
 ).values
 _scan_entry: Final = PropertyScanner(MessageConst.PROPERTY_TIMER_OUT_MS, _REAL_TOPIC, _DEL_UNIQKEY).values
+
+
+class SettledRecords(Protocol):
+    """Knows timer messages that need not be delivered any more."""
+
+    def is_settled(self, phy_offset: int) -> bool:
+        """Whether the record there is one."""
+        ...
+
+    def forget_settled(self, phy_offsets: Iterable[int]) -> None:
+        """They will not be asked for again."""
+        ...
 
 
 class TimerService:
@@ -118,6 +131,9 @@ class TimerService:
         self._delivered = DeliveredRecords()
         self._entered_ms = 0
         self._is_held = False
+        # What need not be delivered; None: everything must be.
+        self.settled: SettledRecords | None = None
+        self._dropped: list[int] = []
         self._flushed_s = 0.0
         self._expired_s = 0.0
         self._looked_s = 0.0
@@ -151,6 +167,26 @@ class TimerService:
     def load(self) -> None:
         """Take over what the files say. Waits for the disk."""
         self._timers.load(self._now_ms(), self._topics.table, has_messages=self.is_pending)
+
+    def waiting_for(self, topic: str) -> Iterator[MessageExt]:
+        """The timer messages for `topic` that are not delivered yet, in the order in which they were stored.
+        To be called at the start, behind `recover`. Waits for the disk."""
+        places = self._timers.waiting_for(topic)
+        for phy_offset, size in chain(places, self._not_entered()):
+            record = _decode(self._log.read(phy_offset, size))
+            if record is None or (self._delivered and self._delivered.is_done(record)):
+                continue
+            if get_property(properties_from_bytes(record.raw_properties), _REAL_TOPIC) == topic:
+                yield record
+
+    def _not_entered(self) -> Iterator[tuple[int, int]]:
+        queue, queue_offset = self._queue(), self._timers.queue_offset
+        while queue is not None and queue_offset < queue.max_queue_offset:
+            units = [CqUnit(*fields) for fields in UNIT.iter_unpack(queue.read_units(queue_offset, _UNITS))]
+            yield from ((unit.phy_offset, unit.size) for unit in units if unit.is_message)
+            queue_offset += len(units)
+            if not units:  # a file of the queue is missing: as `_enter_new`
+                queue_offset += queue.units_per_file - queue_offset % queue.units_per_file
 
     def start(self, tasks: TaskOwner) -> None:
         tasks.start(self._run(), "timers")
@@ -246,11 +282,15 @@ class TimerService:
                 behind = timers.queue_offset - timers.queue_offset % queue.units_per_file
                 timers.queue_offset = min(behind + queue.units_per_file, queue.max_queue_offset)
                 continue
-            records = await read_records_at(self._log, self._records, units)
+            self._dropped.clear()
+            is_wanted = [not self._drop(unit.phy_offset) for unit in units]
+            wanted = list(compress(units, is_wanted))
+            records = await read_records_at(self._log, self._records, wanted)
             now_ms = self._wheel_ms()
-            for unit, raw in zip(units, records, strict=True):
+            for unit, raw in zip(wanted, records, strict=True):
                 self._enter(unit, _decode(raw), now_ms)
-                timers.queue_offset += 1
+            timers.queue_offset += len(units)
+            self._forget_dropped()
             await asyncio.sleep(0)
 
     def _enter(self, unit: CqUnit, record: MessageExt | None, now_ms: int) -> None:
@@ -292,6 +332,19 @@ class TimerService:
         steps = accumulate((step.ms for step in self._watch.steps), initial=0)
         return {out_ms, *(self._slot_ms(out_ms - stepped_ms) for stepped_ms in steps)}
 
+    def _drop(self, phy_offset: int) -> bool:
+        """Whether a record is left out, since it is settled."""
+        is_settled = self.settled is not None and self.settled.is_settled(phy_offset)
+        if is_settled:
+            self._dropped.append(phy_offset)
+        return is_settled
+
+    def _forget_dropped(self) -> None:
+        """They are passed for good: their marks are not needed any more."""
+        if self.settled is not None and self._dropped:
+            self.settled.forget_settled(self._dropped)
+            self._dropped.clear()
+
     async def _read_units(self, queue: ConsumeQueue) -> list[CqUnit]:
         queue_offset = self._timers.queue_offset
         raw = queue.read_units_nowait(queue_offset, DELIVERY_MESSAGES)
@@ -312,13 +365,16 @@ class TimerService:
                 await self._rebuild(damage)
                 return
             recalled = await self._recalled(units)
+            self._dropped.clear()
             wanted = [unit for unit in units if unit.is_roll or not unit.is_delete]
+            wanted = [unit for unit in wanted if not self._drop(unit.phy_offset)]
             while wanted:
                 count = _pass_size(wanted)
                 left = await self._deliver(wanted[:count], recalled)
                 wanted = left + wanted[count:]
                 await asyncio.sleep(_AFTER_FAILURE_S if left else 0)
             timers.slot_done(units, self._now_ms())
+            self._forget_dropped()
 
     async def _recalled(self, units: Sequence[TimerUnit]) -> set[str]:
         """Which messages of a slot are to be left out."""
@@ -340,6 +396,7 @@ class TimerService:
         for unit, raw in zip(units, records, strict=True):
             record = _decode(raw)
             is_done = record is None or (bool(self._delivered) and self._delivered.is_done(record))
+            is_done = is_done or self._drop(unit.phy_offset)  # settled while it was read
             if record is None:
                 _log.error("the timer message at %d cannot be read, it is not delivered", unit.phy_offset)
             if not is_done and record is not None and not self._put(deliveries, unit, record, recalled):
