@@ -44,12 +44,14 @@ class SubscriptionGroupTable(SubscriptionGroupWrapper):
 class ConsumerOffsetTable(Body):
     """`consumerOffset.json`: `topic@group` to queue id to the next offset to consume.
 
-    4.9 has no `data_version`; `pull_offset_table` (5.x) is for groups that pull by themselves.
+    4.9 has no `data_version`; `pull_offset_table` (5.x) is for groups that pull by themselves. Kourou's own:
+    `popped_from`, ends of queues by topic and queue id; the table counts all pops whose records lie below.
     """
 
     offset_table: dict[str, dict[Int32, Int64]] = {}
     pull_offset_table: dict[str, dict[Int32, Int64]] | None = None
     data_version: DataVersion | None = None
+    popped_from: dict[str, dict[Int32, Int64]] | None = field(default=None, name="__kourouPoppedFrom")
 
 
 class DelayOffsetTable(Body):

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kourou.broker.tables.config_table import ConfigTable, queue_words
 from kourou.protocol.bodies.offsets import ConsumerOffsetSerializeWrapper
 from kourou.store.config_file import JsonConfigFile
 from kourou.store.config_tables import ConsumerOffsetTable, load_table
+from kourou.store.steps import Steps, no_steps
 
 if TYPE_CHECKING:
     from kourou.config.broker import BrokerConfig
@@ -28,6 +29,20 @@ NONE: Final = -1
 """What a query answers where a group has no offset."""
 
 OffsetTable = dict[str, dict[int, int]]
+
+
+class PopMarks(Protocol):
+    """Where the records of pops end, which move offsets in memory: written with the offsets, they tell what
+    an older file does not count."""
+
+    def ends(self) -> OffsetTable:
+        """By topic and queue id."""
+        ...
+
+    def durable_steps(self) -> Steps[None]:
+        """Have the records of all pops so far on disk: the offsets must not be there before them. OSError:
+        they are not."""
+        ...
 
 
 class ConsumerOffsetManager(ConfigTable):
@@ -44,6 +59,9 @@ class ConsumerOffsetManager(ConfigTable):
         self.offset_table: OffsetTable = {}
         # Whether this broker may change offsets; None: always (replication/reign.py).
         self.may_commit: Callable[[], bool] | None = None
+        # Where the records of pops end; None: there is no POP.
+        self.pop_marks: PopMarks | None = None
+        self._popped_from: OffsetTable = {}
         # Topics by group and groups by topic, for lists; dropped when the table gets or loses a key.
         self._names: tuple[dict[str, list[str]], dict[str, list[str]]] | None = None
 
@@ -52,13 +70,21 @@ class ConsumerOffsetManager(ConfigTable):
         if stored is not None:
             self.offset_table.update(stored.offset_table)
             self._names = None
+            self._popped_from = stored.popped_from or {}
             if stored.data_version is not None:  # 4.9 has none
                 self.data_version = stored.data_version
 
     def snapshot(self) -> ConsumerOffsetTable:
         return ConsumerOffsetTable(
-            _copied(self.offset_table), _copied(self._pull_offsets) or None, self.data_version
+            _copied(self.offset_table),
+            _copied(self._pull_offsets) or None,
+            self.data_version,
+            self.current_popped_from() or None,
         )
+
+    def _steps_before(self) -> Steps[None]:
+        is_master = self.pop_marks is not None and not self._config().is_slave
+        return self.pop_marks.durable_steps() if self.pop_marks and is_master else no_steps(None)
 
     def follow(self, wrapper: ConsumerOffsetSerializeWrapper) -> None:
         """Take over a master's offsets; those of groups and topics that it does not have stay."""
@@ -70,6 +96,9 @@ class ConsumerOffsetManager(ConfigTable):
             self.is_dirty = True
         if wrapper.data_version is not None:
             self.data_version = wrapper.data_version
+        if (wrapper.popped_from or {}) != self._popped_from:
+            self._popped_from = wrapper.popped_from or {}
+            self.is_dirty = True
 
     def cut(self, queue_end: Callable[[str, int], int]) -> None:
         """Take offsets back that lie beyond the end of their queue: a log that has lost its end, or a slave
@@ -109,6 +138,29 @@ class ConsumerOffsetManager(ConfigTable):
         self._commits += 1
         if self._commits % self._config().consumer_offset_update_version_step == 0:
             self._next_version()
+
+    def advance(self, group: str, topic: str, queue_id: int, queue_offset: int) -> bool:
+        """At the start: the group has been given what lies below `queue_offset`. False: that is known."""
+        queues = self.offset_table.setdefault(f"{topic}@{group}", {})
+        if queue_offset <= queues.get(queue_id, NONE):
+            return False
+        queues[queue_id] = queue_offset
+        self._names, self.is_dirty = None, True
+        return True
+
+    def popped_from(self) -> list[tuple[str, int, int]]:
+        """Topic, queue id, and where the records of pops begin that the loaded table does not count."""
+        return [
+            (topic, queue_id, begin)
+            for topic, queues in self._popped_from.items()
+            for queue_id, begin in queues.items()
+        ]
+
+    def current_popped_from(self) -> OffsetTable:
+        """Where the records of pops begin that the table does not count as it is now: a slave's counts what
+        its master's did."""
+        marks = self.pop_marks
+        return self._popped_from if marks is None or self._config().is_slave else marks.ends()
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
         """Where the group goes on; -1 when it has not begun. A pending reset counts."""

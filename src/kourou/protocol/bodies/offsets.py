@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from msgspec import field
+
 from kourou.protocol.bodies.message_queue import MessageQueue
 from kourou.protocol.bodies.shape import Body, Int32, Int64
 from kourou.protocol.bodies.topics import DataVersion
 
 
 class ConsumerOffsetSerializeWrapper(Body):
-    """Consumer offsets (43): `topic@group` to queue id to offset."""
+    """Consumer offsets (43): `topic@group` to queue id to offset. Kourou's own: `popped_from`, as in
+    consumerOffset.json."""
 
     offset_table: dict[str, dict[Int32, Int64]] = {}
     data_version: DataVersion | None = None
+    popped_from: dict[str, dict[Int32, Int64]] | None = field(default=None, name="__kourouPoppedFrom")
 
 
 class DelayOffsetSerializeWrapper(Body):
