@@ -157,17 +157,20 @@ class RunningBroker:
             own = own_account()
             keys = SigningKeys(own.name, own.secret_key)
         access = wiring.access_part(services, own)
+        delayed = wiring.delayed_delivery(services)
         orders = pop_wiring.order_part(services)
+        self.in_flight = pop_wiring.in_flight_part(services, delayed.timer_service, orders.service)
         handlers: tuple[BrokerPart, ...] = (
             *access,
             wiring.tables_part(services),
             wiring.transactions_part(services, transactions),
-            wiring.delayed_delivery(services),
+            delayed,
             FiltersPart(services.plugins),
             wiring.groups_part(services),
             wiring.stats_part(services),
             wiring.pull_part(services),
             orders,
+            self.in_flight,
             sends,
             wiring.producers_part(services),
             HandlersPart(wiring.config_processor(services, retention), *setup.handlers),

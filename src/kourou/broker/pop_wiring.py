@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from kourou.broker.delay.timer_service import TimerService
+from kourou.broker.pop.ack_processor import AckProcessor
 from kourou.broker.pop.assignment_processor import AssignmentPart, AssignmentProcessor
+from kourou.broker.pop.check_points import CheckPointTable
+from kourou.broker.pop.in_flight import MessagesInFlight, PopCounts
 from kourou.broker.pop.order_journal import OrderJournal
 from kourou.broker.pop.order_part import OrderPart
 from kourou.broker.pop.orders import OrderService
+from kourou.broker.pop.part import InFlightPart
+from kourou.broker.pop.pop_marks import RevivePopMarks
+from kourou.broker.pop.pop_recovery import PopRecovery
+from kourou.broker.pop.revive_log import ReviveLog
+from kourou.broker.pop.revive_reader import ReviveReader
+from kourou.broker.pop.revive_service import ReviveService
 from kourou.broker.registration.out_api import BrokerOuterApi
 from kourou.broker.registration.topic_routes import TopicRoutes
 from kourou.broker.services import BrokerServices
+from kourou.protocol.pop.retry_topics import revive_topic
 from kourou.transport.client import RemotingClient
 
 
@@ -59,3 +70,94 @@ def assignment_part(
         requests=services.requests,
     )
     return AssignmentPart(processor, routes)
+
+
+def in_flight_part(
+    services: BrokerServices, timers: TimerService | None, orders: OrderService
+) -> InFlightPart:
+    """Messages in flight: their table, what keeps it on disk, and what revives them. `timers`: None where
+    they are off."""
+    config, store, offsets = services.config, services.store, services.offsets
+    topic, counts = revive_topic(config.broker_cluster_name), PopCounts()
+    table = CheckPointTable(config.broker_name)
+    log = ReviveLog(
+        topic=topic,
+        table=table,
+        writer=services.writer,
+        cycles=services.cycles,
+        before_write=services.commit_cycle.before_write,
+        store_host=services.store_host,
+        now_ms=services.now_ms,
+    )
+    in_flight = MessagesInFlight(
+        table=table,
+        log=log,
+        config=services.live_config,
+        has_timers=timers is not None,
+        counts=counts,
+        now_ms=services.now_ms,
+        monotonic_ms=services.monotonic_ms,
+    )
+    reader = ReviveReader(
+        topic=topic,
+        table=table,
+        own_broker=config.broker_name,
+        offsets=offsets,
+        queues=store.queues,
+        commit_log=store.log,
+        records=services.records,
+        disk=services.disk,
+        now_ms=services.now_ms,
+        monotonic_ms=services.monotonic_ms,
+    )
+    if timers is not None:
+        timers.settled = table
+        store.dispatcher.on_arrival.append(reader.arrived)
+    offsets.pop_marks = RevivePopMarks(
+        topic=topic, store=store, log=store.log, queues=store.queues, counts=counts
+    )
+    return InFlightPart(
+        config=services.live_config,
+        in_flight=in_flight,
+        recovery=PopRecovery(
+            topic=topic,
+            table=table,
+            own_broker=config.broker_name,
+            timers=timers,
+            topics=services.topics,
+            groups=services.groups,
+            offsets=offsets,
+            queues=store.queues,
+            commit_log=store.log,
+            now_ms=services.now_ms,
+            monotonic_ms=services.monotonic_ms,
+        ),
+        reader=reader,
+        revive=ReviveService(
+            table=table,
+            log=log,
+            counts=counts,
+            config=services.live_config,
+            topics=services.topics,
+            groups=services.groups,
+            offsets=offsets,
+            queues=store.queues,
+            commit_log=store.log,
+            appender=store.appender,
+            records=services.records,
+            writer=services.writer,
+            events=services.stats.events,
+            monotonic_ms=services.monotonic_ms,
+        ),
+        acks=AckProcessor(
+            in_flight=in_flight,
+            orders=orders,
+            config=services.live_config,
+            admission=services.admission,
+            topics=services.topics,
+            offsets=offsets,
+            queues=store.queues,
+            now_ms=services.now_ms,
+        ),
+        has_timers=timers is not None,
+    )

@@ -28,6 +28,7 @@ _own = partial(setting, "Kourou's own", shown=False)
 _topics = partial(setting, "Topics and groups")
 _sending = partial(setting, "Sending and transactions")
 _consuming = partial(setting, "Consuming")
+_pop = partial(setting, "POP consumption")
 
 
 # The methods are generated once, for BrokerConfig: there are many fields, and a start should be short.
@@ -492,7 +493,7 @@ class BrokerSettings:
         "reviveQueueNum",
         INT,
         8,
-        "Queues of POP's internal topic; there is no POP yet.",
+        "Queues of POP's internal topic.",
         low=0,
         high=65_536,
         live=False,
@@ -536,4 +537,17 @@ class BrokerSettings:
     )
     auto_delete_unused_stats: bool = _consuming(
         "autoDeleteUnusedStats", BOOL, True, "Delete the statistics of a topic or group together with it."
+    )
+
+    enable_retry_topic_v2: bool = _pop(
+        "enableRetryTopicV2",
+        BOOL,
+        False,
+        "Name retry topics `%RETRY%group+topic`, not `%RETRY%group_topic`.",
+    )
+    pop_revive_skip_if_group_absent: bool = _pop(
+        "popReviveSkipIfGroupAbsent",
+        BOOL,
+        True,
+        "Messages in flight to a group that was deleted are not delivered again.",
     )

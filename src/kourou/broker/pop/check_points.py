@@ -116,7 +116,7 @@ class CheckPoint:
         return self.full & ~self.acked
 
     @property
-    def end_ms(self) -> int:
+    def visible_again_ms(self) -> int:
         """The end of the invisible time by the wall clock of then: when its acks are delivered."""
         return self.pop_time + self.invisible_time
 
@@ -253,12 +253,13 @@ class CheckPointTable:
         if check_point.place < 0:  # what arrives of it is not taken for a new one
             self._settled.add(check_point.phy_offset)
 
-    def drop_settled(self, phy_offset: int) -> bool:
-        """Whether the record there need not be delivered; it is asked for once, and then forgotten."""
-        if phy_offset not in self._settled:
-            return False
-        self._settled.remove(phy_offset)
-        return True
+    def is_settled(self, phy_offset: int) -> bool:
+        """Whether the record there need not be delivered."""
+        return phy_offset in self._settled
+
+    def forget_settled(self, phy_offsets: Iterable[int]) -> None:
+        """These records were passed over: they are not asked for again."""
+        self._settled.difference_update(phy_offsets)
 
     # -- time --------------------------------------------------------------------------------------
 

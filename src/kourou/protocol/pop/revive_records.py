@@ -7,6 +7,8 @@ Each is a message with a body in JSON. Its tag says which of the three it is; th
     ack   ao acked offset, so, c, t, q, pt, bn
     bAck  the same, ao -1, and aol, all acked offsets
 
+The record of a pop also has the property POP_NEXT_PROPERTY, which Apache ignores: where the group continues.
+
 A check point waits as a timer message until a second before its messages become visible again, an ack until
 that time. t is the topic that the messages lie in, a retry topic for messages popped from there. An ack
 belongs to the check point with the same t, c, q, so, pt and bn.
@@ -27,6 +29,7 @@ __all__ = [
     "CHECK_POINT_LEAD_MS",
     "CHECK_POINT_TAG",
     "MAX_CHECK_POINT_MESSAGES",
+    "POP_NEXT_PROPERTY",
     "CheckPointBody",
     "CheckPointKey",
     "PopAckBody",
@@ -40,6 +43,9 @@ MAX_CHECK_POINT_MESSAGES: Final = 32
 """What the bits of a check point can tell apart."""
 CHECK_POINT_LEAD_MS: Final = 1000
 """So long before its messages become visible a check point is delivered to the revive topic."""
+POP_NEXT_PROPERTY: Final = "__KOUROU_POP_NEXT"
+"""The offset behind what was popped. Without it a check point has not moved its group: it keeps a message for
+longer."""
 _NO_OFFSET: Final = -1
 _LONG_NAMES: Final = {
     "ackOffset": "ao",

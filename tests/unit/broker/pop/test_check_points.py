@@ -77,10 +77,10 @@ def test_all_records_of_a_finished_check_point_that_wait_on_the_wheel_are_settle
     table = CheckPointTable(BROKER)
     found = add(table, body(), phy_offset=100)
     table.finish(found, 0b011, 200)
-    assert not table.drop_settled(100)
+    assert not table.is_settled(100)
     table.finish(found, 0b100, 300)
-    assert [offset for offset in (100, 200, 300, 400) if table.drop_settled(offset)] == [100, 200, 300]
-    assert not table.drop_settled(100), "it is asked for once"
+    assert [offset for offset in (100, 200, 300, 400) if table.is_settled(offset)] == [100, 200, 300]
+    table.forget_settled([100, 200, 300])
     assert table.settled_count == 0
 
 
@@ -98,7 +98,7 @@ def test_an_ack_that_is_stored_behind_the_last_one_is_settled_too() -> None:
     found = add(table, body(), phy_offset=100)
     table.finish(found, 0b111)
     assert table.finish(found, 0b001, 300) == 0
-    assert table.drop_settled(300)
+    assert table.is_settled(300)
 
 
 def test_a_record_that_went_to_the_revive_queue_at_once_is_not_taken_for_a_new_one() -> None:
@@ -106,8 +106,8 @@ def test_a_record_that_went_to_the_revive_queue_at_once_is_not_taken_for_a_new_o
     found = table.add(body(), revive_queue_id=0, due_ms=0, phy_offset=100, is_waiting=False)
     assert found is not None
     table.finish(found, 0b111, 200)
-    assert not table.drop_settled(200), "a restart reads the check point in the queue, and needs the ack"
-    assert table.drop_settled(100)
+    assert not table.is_settled(200), "a restart reads the check point in the queue, and needs the ack"
+    assert table.is_settled(100)
 
 
 def test_progress_is_below_the_oldest_open_check_point_of_the_queue() -> None:
@@ -155,7 +155,7 @@ def test_a_finished_check_point_leaves_nothing_behind_but_its_settled_records() 
     found = [add(table, body(start, 1), due_ms=start * 1_000, phy_offset=start) for start in range(100)]
     for check_point in found:
         table.finish(check_point, 1)
-        table.drop_settled(check_point.phy_offset)
+        table.forget_settled([check_point.phy_offset])
     assert (len(table), table.message_count, table.settled_count, table.next_due_ms) == (0, 0, 0, None)
     assert list(table.counts()) == []
 

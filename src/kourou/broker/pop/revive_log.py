@@ -1,0 +1,198 @@
+"""ReviveLog: puts check points and acks, and has the table know them when they are stored.
+
+All acks of a check point in one commit cycle become one record, as RocketMQ has it for batches. A record
+waits as a timer message until its time; one whose time is over goes to its revive queue at once.
+Not here: which records need not be delivered (check_points.py), reading them (revive_reader.py,
+pop_recovery.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from kourou.broker.storage.inner_message import InnerMessage
+from kourou.protocol.bodies import encode_body
+from kourou.protocol.names import TIMER_TOPIC
+from kourou.protocol.pop.revive_records import (
+    ACK_TAG,
+    BATCH_ACK_TAG,
+    CHECK_POINT_LEAD_MS,
+    CHECK_POINT_TAG,
+    POP_NEXT_PROPERTY,
+    CheckPointBody,
+    PopAckBody,
+    PopBatchAckBody,
+)
+from kourou.protocol.properties import MessageConst, property_pair
+from kourou.store.log.put_status import PutRefusedError, PutStatus
+
+if TYPE_CHECKING:
+    from kourou.broker.pop.check_points import CheckPoint, CheckPointTable
+    from kourou.broker.pop.contracts import PopStored
+    from kourou.broker.storage.inner_message import MessageWriter
+    from kourou.transport.cycles import Cycles
+
+_TAGS: Final = MessageConst.PROPERTY_TAGS
+_UNIQ_KEY: Final = MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
+_DELIVER: Final = MessageConst.PROPERTY_TIMER_DELIVER_MS
+
+
+class _MergedAck:
+    """The acks of one check point in the open commit cycle."""
+
+    __slots__ = ("bits", "waiting")
+
+    def __init__(self) -> None:
+        self.bits = 0
+        self.waiting: list[PopStored] = []
+
+
+class ReviveLog:
+    """Writes the revive topic of one broker. `before_write` is the list of what a commit cycle calls before
+    it is written."""
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        table: CheckPointTable,
+        writer: MessageWriter,
+        cycles: Cycles,
+        before_write: list[Callable[[], None]],
+        store_host: bytes,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.topic = topic
+        self._table = table
+        self._writer = writer
+        self._cycles = cycles
+        self._store_host = store_host
+        self._now_ms = now_ms
+        self._acks: dict[CheckPoint, _MergedAck] = {}
+        before_write.append(self._put_acks)
+
+    # -- check points ------------------------------------------------------------------------------
+
+    def put_check_point(
+        self,
+        body: CheckPointBody,
+        *,
+        revive_queue_id: int,
+        due_ms: int,
+        next_offset: int | None,
+        done: PopStored,
+    ) -> None:
+        """Put a check point in the open commit cycle. When it is stored, it is in the table, and `done` is
+        called; also if it is not. `due_ms`: monotonic. `next_offset`: where a pop has moved its group.
+        PutRefusedError: nothing is put, and `done` is not called."""
+        deliver_ms = body.pop_time + body.invisible_time - CHECK_POINT_LEAD_MS
+        message = self._message(CHECK_POINT_TAG, body, body.uniq_key, revive_queue_id, deliver_ms)
+        if next_offset is not None:
+            message.properties += property_pair(POP_NEXT_PROPERTY, next_offset)
+        stored = partial(self._check_point_stored, body, revive_queue_id, due_ms, message, done)
+        self._writer.put(message, stored, wait=True)
+
+    def _check_point_stored(
+        self,
+        body: CheckPointBody,
+        revive_queue_id: int,
+        due_ms: int,
+        message: InnerMessage,
+        done: PopStored,
+        status: PutStatus,
+        phy_offset: int,
+        _: int,
+    ) -> None:
+        if status.is_stored:
+            self._table.add(
+                body,
+                revive_queue_id=revive_queue_id,
+                due_ms=due_ms,
+                phy_offset=phy_offset,
+                is_waiting=message.topic == TIMER_TOPIC,
+            )
+        done(status)
+
+    # -- acks --------------------------------------------------------------------------------------
+
+    def ack(self, check_point: CheckPoint, bits: int, done: PopStored) -> None:
+        """Acknowledge messages. `done` is called when that is stored and the table has it, or has failed."""
+        self._cycles.open()
+        merged = self._acks.get(check_point)
+        if merged is None:
+            merged = self._acks[check_point] = _MergedAck()
+        merged.bits |= bits
+        merged.waiting.append(done)
+        check_point.acking |= bits
+
+    def _put_acks(self) -> None:
+        acks, self._acks = self._acks, {}
+        for check_point, merged in acks.items():
+            try:
+                self.put_ack(check_point, merged.bits, partial(_answer, merged.waiting))
+            except PutRefusedError as refusal:
+                check_point.acking &= ~merged.bits
+                _answer(merged.waiting, refusal.status)
+
+    def put_ack(self, check_point: CheckPoint, bits: int, done: PopStored) -> None:
+        """As `ack`, with a record of its own, which follows what was put before. PutRefusedError."""
+        offsets = check_point.offsets_of(bits)
+        body = _ack_body(check_point, offsets)
+        tag = ACK_TAG if len(offsets) == 1 else BATCH_ACK_TAG
+        message = self._message(
+            tag, body, body.uniq_key, check_point.revive_queue_id, check_point.visible_again_ms
+        )
+        stored = partial(self._ack_stored, check_point, bits, message, done)
+        check_point.acking |= bits
+        self._writer.put(message, stored, wait=True)
+
+    def _ack_stored(
+        self,
+        check_point: CheckPoint,
+        bits: int,
+        message: InnerMessage,
+        done: PopStored,
+        status: PutStatus,
+        phy_offset: int,
+        _: int,
+    ) -> None:
+        check_point.acking &= ~bits
+        if status.is_stored:
+            waits = message.topic == TIMER_TOPIC
+            self._table.finish(check_point, bits, phy_offset if waits else None)
+        done(status)
+
+    # -- records -----------------------------------------------------------------------------------
+
+    def _message(
+        self, tag: str, body: CheckPointBody | PopAckBody, uniq_key: str, queue_id: int, deliver_ms: int
+    ) -> InnerMessage:
+        properties = (
+            property_pair(_TAGS, tag)
+            + property_pair(_UNIQ_KEY, uniq_key)
+            + property_pair(_DELIVER, max(0, deliver_ms))
+        )
+        return InnerMessage(
+            self.topic, queue_id, encode_body(body), properties, self._now_ms(), self._store_host
+        )
+
+
+def _ack_body(check_point: CheckPoint, offsets: Sequence[int]) -> PopAckBody:
+    fields = {
+        "start_offset": check_point.start_offset,
+        "group": check_point.group,
+        "topic": check_point.topic,
+        "queue_id": check_point.queue_id,
+        "pop_time": check_point.pop_time,
+        "broker_name": check_point.broker_name,
+    }
+    if len(offsets) == 1:
+        return PopAckBody(ack_offset=offsets[0], **fields)  # type: ignore[arg-type]
+    return PopBatchAckBody(ack_offsets=list(offsets), **fields)  # type: ignore[arg-type]
+
+
+def _answer(waiting: Sequence[PopStored], status: PutStatus) -> None:
+    for done in waiting:
+        done(status)
