@@ -92,6 +92,10 @@ class Messaging(LineSession):
         """The queues of a topic that a push consumer owns now."""
         return set(self.ask("owned", consumer=consumer, topic=topic)["queues"])
 
+    def popped(self, consumer: str, topic: str) -> set[int]:
+        """The queues of a topic that a push consumer pops from now; -1: all of a broker."""
+        return set(self.ask("owned", consumer=consumer, topic=topic)["popped"])
+
     def stop(self, *names: str) -> None:
         """Stop producers and consumers."""
         for name in names:

@@ -14,6 +14,7 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.client.exception.MQClientException;
+import org.apache.rocketmq.client.impl.consumer.RebalanceImpl;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
@@ -90,6 +91,9 @@ final class PushConsumers {
         consumer.setPullBatchSize(options.number("pullBatch", 32));
         consumer.setMaxReconsumeTimes(options.number("maxTimes", -1));
         consumer.setSuspendCurrentQueueTimeMillis(options.number("suspendMs", 1000));
+        if (options.text("assigned", "false").equals("true")) {
+            Since5.letBrokerAssignQueues(consumer);
+        }
         subscribe(consumer, options);
         listen(consumer, inbox, new Verdicts(options), options.text("listener", "concurrently").equals("orderly"));
         try {
@@ -161,17 +165,24 @@ final class PushConsumers {
             options.number("timeoutMs", 30_000));
     }
 
-    /** The queues of its topics that a consumer owns now, retry topic left out. */
-    Object owned(Options options) {
+    /** The queues of its topics that a consumer owns now, retry topic left out: those that it pulls, and those
+     * that it pops from. */
+    Object owned(Options options) throws ReflectiveOperationException {
+        RebalanceImpl rebalance = inboxes.get(options.text("consumer")).consumer.getDefaultMQPushConsumerImpl()
+            .getRebalanceImpl();
         Map<String, Object> owned = new LinkedHashMap<>();
+        owned.put("queues", queueIds(rebalance.getProcessQueueTable().keySet(), options.text("topic")));
+        owned.put("popped", queueIds(Since5.poppedQueues(rebalance), options.text("topic")));
+        return owned;
+    }
+
+    private static Set<Integer> queueIds(Set<MessageQueue> queues, String topic) {
         Set<Integer> queueIds = new TreeSet<>();
-        for (MessageQueue queue : inboxes.get(options.text("consumer")).consumer.getDefaultMQPushConsumerImpl()
-            .getRebalanceImpl().getProcessQueueTable().keySet()) {
-            if (queue.getTopic().equals(options.text("topic"))) {
+        for (MessageQueue queue : queues) {
+            if (queue.getTopic().equals(topic)) {
                 queueIds.add(queue.getQueueId());
             }
         }
-        owned.put("queues", queueIds);
-        return owned;
+        return queueIds;
     }
 }

@@ -1,10 +1,18 @@
 import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.util.Collections;
+import java.util.Map;
+import java.util.Set;
 
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.impl.consumer.RebalanceImpl;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageQueue;
 
-/** Calls that the client of 5.x has and that of 4.9 has not: timers and their recall. */
+/** Calls that the client of 5.x has and that of 4.9 has not: timers and their recall, queues that the broker
+ * assigns, POP. */
 final class Since5 {
     private Since5() {
     }
@@ -19,6 +27,22 @@ final class Since5 {
     private static void set(Message message, String setter, String value) throws Exception {
         if (value != null) {
             Message.class.getMethod(setter, long.class).invoke(message, Long.parseLong(value));
+        }
+    }
+
+    /** Let the broker say which queues the consumer reads, and whether by pulling or by POP. */
+    static void letBrokerAssignQueues(DefaultMQPushConsumer consumer) throws ReflectiveOperationException {
+        DefaultMQPushConsumer.class.getMethod("setClientRebalance", boolean.class).invoke(consumer, false);
+    }
+
+    /** The queues that a consumer pops from; none before 5.x. */
+    @SuppressWarnings("unchecked")
+    static Set<MessageQueue> poppedQueues(RebalanceImpl rebalance) throws ReflectiveOperationException {
+        try {
+            Method table = RebalanceImpl.class.getMethod("getPopProcessQueueTable");
+            return ((Map<MessageQueue, Object>) table.invoke(rebalance)).keySet();
+        } catch (NoSuchMethodException absent) {
+            return Collections.emptySet();
         }
     }
 
