@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kourou.broker.pop.order_info import AckResult, OrderedPops, OrderKey
+from kourou.broker.pop.order_info import AckResult, OrderedPops, OrderKey, stored_table
 from kourou.store.config_tables import ConsumerOrderInfoTable, dump_table, load_table
 
 KEY = OrderKey("T", "G", 0)
@@ -117,7 +117,7 @@ class OrderedPopsMachine(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        raw = dump_table(self.pops.stored())
+        raw = dump_table(ConsumerOrderInfoTable(stored_table(self.pops.entries())))
         self.pops = OrderedPops()
         self.pops.load(load_table(raw, ConsumerOrderInfoTable).table)
 

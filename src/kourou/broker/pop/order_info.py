@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Self
 
 from kourou.protocol.pop.offset_infos import OrderCounts
 from kourou.protocol.pop.retry_topics import PopTopicKind
-from kourou.store.config_tables import ConsumerOrderInfoTable, OrderInfo
+from kourou.store.config_tables import OrderInfo
 
 __all__ = [
     "IDLE_MS",
@@ -26,6 +26,7 @@ __all__ = [
     "OrderedAck",
     "OrderedPop",
     "OrderedPops",
+    "stored_table",
 ]
 
 MAX_ORDERED_MESSAGES: Final = 63
@@ -264,9 +265,14 @@ class OrderedPops:
                 if separator and entry is not None:
                     self._entries[OrderKey(topic, group, queue_id)] = entry
 
-    def stored(self) -> ConsumerOrderInfoTable:
-        """The entries as `consumerOrderInfo.json` has them."""
-        table: dict[str, dict[int, OrderInfo]] = {}
-        for key, entry in self._entries.items():
-            table.setdefault(f"{key.topic}{_SEPARATOR}{key.group}", {})[key.queue_id] = entry.stored()
-        return ConsumerOrderInfoTable(table)
+    def entries(self) -> dict[OrderKey, OrderedPop]:
+        """The entries as they are now; what changes later is not in there."""
+        return dict(self._entries)
+
+
+def stored_table(entries: Mapping[OrderKey, OrderedPop]) -> dict[str, dict[int, OrderInfo]]:
+    """The entries as `consumerOrderInfo.json` has them."""
+    table: dict[str, dict[int, OrderInfo]] = {}
+    for key, entry in entries.items():
+        table.setdefault(f"{key.topic}{_SEPARATOR}{key.group}", {})[key.queue_id] = entry.stored()
+    return table

@@ -8,10 +8,11 @@ Consumer offsets are written first, so that those on disk are at least as new as
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from kourou.broker.pop.order_info import OrderedPops
+from kourou.broker.pop.order_info import OrderedPop, OrderedPops, OrderKey, stored_table
 from kourou.broker.tables.config_table import ConfigTable
 from kourou.store.config_tables import NotedConsumerOrderInfoTable, load_table
 from kourou.store.steps import Steps, no_steps
@@ -46,12 +47,21 @@ class OrderTable(ConfigTable):
         self.place = None if offset is None else JournalPlace(offset, stored.journal_phy_offset)
 
     def snapshot(self) -> NotedConsumerOrderInfoTable:
-        table = self.pops.stored().table
-        if self.place is None:
-            return NotedConsumerOrderInfoTable(table)
-        return NotedConsumerOrderInfoTable(
-            table, journal_offset=self.place.queue_offset, journal_phy_offset=self.place.phy_offset
-        )
+        return self._frozen()()
+
+    def _frozen(self) -> Callable[[], NotedConsumerOrderInfoTable]:
+        return partial(_table_of, self.pops.entries(), self.place)
 
     def _steps_before(self) -> Steps[None]:
         return self._offsets.persist_steps() if self._offsets.is_dirty else no_steps(None)
+
+
+def _table_of(
+    entries: Mapping[OrderKey, OrderedPop], place: JournalPlace | None
+) -> NotedConsumerOrderInfoTable:
+    table = stored_table(entries)
+    if place is None:
+        return NotedConsumerOrderInfoTable(table)
+    return NotedConsumerOrderInfoTable(
+        table, journal_offset=place.queue_offset, journal_phy_offset=place.phy_offset
+    )

@@ -111,7 +111,8 @@ class OrderService:
     ) -> None:
         if not status.is_stored and self._pops.entry(key) is entry:
             self._pops.set(key, before)
-            self._block_by_entry(key)
+            # Not here, in the end of a commit cycle: held pops are woken.
+            asyncio.get_running_loop().call_soon(self._block_by_entry, key)
         done(status)
 
     def ack(

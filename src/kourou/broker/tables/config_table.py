@@ -60,14 +60,19 @@ class ConfigTable(ABC):
     def persist_steps(self) -> Steps[None]:
         """The same in steps: what changes meanwhile makes the table dirty again."""
         # Made into text in the thread too: a table may have 100,000 entries.
-        snapshot = self.snapshot()
+        frozen = self._frozen()
         self.is_dirty = False
         try:
             yield from self._steps_before()
-            yield lambda: self._file.store(dump_table(snapshot))
+            yield lambda: self._file.store(dump_table(frozen()))
         except BaseException:
             self.is_dirty = True
             raise
+
+    def _frozen(self) -> Callable[[], msgspec.Struct]:
+        """What makes the snapshot, in any thread: the table as it is now."""
+        snapshot = self.snapshot()
+        return lambda: snapshot
 
     def _steps_before(self) -> Steps[None]:
         """What must be on disk before the snapshot is."""

@@ -12,7 +12,7 @@ _ROCKSDB: Final = "RocksDB as store of configuration and indexes"
 _CONTAINER: Final = "the broker container (several brokers in one process)"
 _COMPACTION: Final = "compaction of topics (cleanup.policy=COMPACTION)"
 _LITE: Final = "lite topics"
-_POP: Final = "POP consumption (its records in the broker)"
+_POP: Final = "POP records in RocksDB (popConsumerKVServiceEnable)"
 
 MISSING_COMMANDS: Final = (
     MissingCommand("addBroker", "Start a broker inside a broker container.", _CONTAINER),
@@ -26,7 +26,7 @@ MISSING_COMMANDS: Final = (
     MissingCommand("exportMetadataInRocksDB", "Print the topics and groups in a RocksDB folder.", _ROCKSDB),
     MissingCommand("rocksDBConfigToJson", "Convert a RocksDB configuration to JSON.", _ROCKSDB),
     MissingCommand("checkRocksdbCqWriteProgress", "Compare ConsumeQueues in RocksDB and in files.", _ROCKSDB),
-    MissingCommand("exportPopRecord", "Export POP records to their topic.", _POP),
+    MissingCommand("exportPopRecord", "Move POP records from RocksDB to the log.", _POP),
     MissingCommand("getBrokerLiteInfo", "Show a broker's lite topics.", _LITE),
     MissingCommand("getParentTopicInfo", "List the lite topics of a topic.", _LITE),
     MissingCommand("getLiteTopicInfo", "Show the offsets and subscribers of a lite topic.", _LITE),

@@ -146,6 +146,7 @@ async def test_a_pop_that_is_not_stored_is_undone(tmp_path: Path) -> None:
         _, status = await pop(peer, 1, 2)
         assert status is PutStatus.SERVICE_NOT_AVAILABLE
         appender.refuse("test", None)
+        await asyncio.sleep(0)
         assert not orders(peer).is_blocked(KEY, "a-2")
         assert orders(peer).in_flight(KEY) == 0
 
