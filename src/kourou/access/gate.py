@@ -28,13 +28,13 @@ from kourou.access.model import (
     Needs,
     RefusalKind,
 )
-from kourou.access.needs import ADMINISTRATOR, SUB_OR_GET, own, publish, read_messages
+from kourou.access.needs import ADMINISTRATOR, SUB_OR_GET, act_for, publish, read_messages
 from kourou.access.quotas import Quotas
 from kourou.access.requests import AUDITED, BODY_CODES, RequestTable
 from kourou.access.signatures import is_signed_by
 from kourou.errors import KourouError, ProtocolError, RequestError
 from kourou.protocol.codes import ResponseCode
-from kourou.protocol.producer_sequence import NAME_PREFIX, owner_digits
+from kourou.protocol.producer_sequence import owner_digits
 from kourou.protocol.signature import ACCESS_KEY
 from kourou.protocol.signed_send import SignedSend
 
@@ -173,30 +173,18 @@ class AccessGate:
         of its group, of a random id the account that has opened it, of both an administrator. The account;
         None: it is exempt, or may from here only."""
         account = self.account_of(request)
-        producer_id = identity.rpartition(":")[0]
         if account is None or account.is_admin:
             return account
-        if not producer_id.startswith(NAME_PREFIX):
-            self._check_owner(request, account, producer_id)
-            return account
-        needs = own(producer_id.removeprefix(NAME_PREFIX))
-        if self._rules.has_everywhere(account.name, needs):
-            return account
-        self._check_needs(request, needs)
-        return None
-
-    def _check_owner(self, request: GateRequest, account: Account, producer_id: str) -> None:
-        if producer_id.endswith(owner_digits(account.name)):
-            return
-        error = AccessRefusedError(
-            RefusalKind.NO_PERMISSION,
-            ResponseCode.NO_PERMISSION,
-            f"idempotent producer {producer_id[:_LOGGED_CHARACTERS]} was opened by another account than "
-            f"{account.name}: open one",
-            user=account.name,
-        )
-        self._refused(_call_of(request), error)
-        raise error
+        needs = act_for(identity.rpartition(":")[0])
+        if not self._rules.has_everywhere(account.name, needs):
+            self._check_needs(request, needs)
+            return None
+        try:
+            _check_owner(account, needs)
+        except AccessRefusedError as error:
+            self._refused(_call_of(request), error)
+            raise
+        return account
 
     def sender(self, access_key: str, topic: str) -> Account | None:
         """The account that may send to `topic` from everywhere, its signature provided. None: `check` has to
@@ -254,7 +242,9 @@ class AccessGate:
             if account.is_admin:
                 return account
             raise _unreadable(error, account) from None
-        return self._decide(call)
+        account = self._decide(call)
+        _check_owner(account, call.needs)
+        return account
 
     def _decide(self, call: AccessCall) -> Account | None:
         own = self._own_account
@@ -309,6 +299,21 @@ class AccessGate:
             entry.answered(request, None)
         else:
             request.meter = entry
+
+
+def _check_owner(account: Account | None, needs: Needs) -> None:
+    """AccessRefusedError: another account has opened the producer that a request acts for."""
+    producer_id = needs.random_producer
+    if not producer_id or account is None or account.is_admin:
+        return
+    if not producer_id.endswith(owner_digits(account.name)):
+        raise AccessRefusedError(
+            RefusalKind.NO_PERMISSION,
+            ResponseCode.NO_PERMISSION,
+            f"producer {producer_id[:_LOGGED_CHARACTERS]} was opened by another account than {account.name}: "
+            "sign with that account, or open a producer with this one",
+            user=account.name,
+        )
 
 
 def _unreadable(error: KourouError, account: Account) -> AccessRefusedError:

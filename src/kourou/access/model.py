@@ -73,6 +73,9 @@ class Needs:
     """By RocketMQ 5's rules only Super users may, whatever else it needs."""
     is_plain_admin_only: bool = False
     """By RocketMQ 4's rules only administrators may; `is_admin_only` is not for them."""
+    random_producer: str = ""
+    """A producer with a random id, which only the account that has opened it may use: the gate checks that,
+    by the same rule for both versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

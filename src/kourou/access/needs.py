@@ -21,6 +21,7 @@ from kourou.protocol.names import (
     TIMER_TOPIC,
     is_retry_topic,
 )
+from kourou.protocol.producer_sequence import NAME_PREFIX
 
 PUB: Final = frozenset({Action.PUB})
 SUB: Final = frozenset({Action.SUB})
@@ -96,6 +97,13 @@ def own(name: str) -> Needs:
     return Needs(auth=(need,), plain=(need,))
 
 
+def act_for(producer_id: str) -> Needs:
+    """To act for a producer: of a named one its owner may, of a random id the account that has opened it."""
+    if producer_id.startswith(NAME_PREFIX):
+        return own(producer_id.removeprefix(NAME_PREFIX))
+    return Needs(random_producer=producer_id)
+
+
 def manage(needs: Iterable[Need]) -> Needs:
     """What RocketMQ 5 has actions for, and RocketMQ 4 leaves to administrators."""
     return Needs(auth=tuple(needs), is_plain_admin_only=True)
@@ -109,6 +117,7 @@ def joined(all_needs: Iterable[Needs]) -> Needs:
         plain=tuple(dict.fromkeys(need for needs in listed for need in needs.plain)),
         is_admin_only=any(needs.is_admin_only for needs in listed),
         is_plain_admin_only=any(needs.is_plain_admin_only for needs in listed),
+        random_producer=next((needs.random_producer for needs in listed if needs.random_producer), ""),
     )
 
 

@@ -28,6 +28,7 @@ from kourou.access.needs import (
     SUB_OR_GET,
     SUB_OR_UPDATE,
     UPDATE,
+    act_for,
     belong,
     consume,
     follow_offset,
@@ -51,7 +52,6 @@ from kourou.protocol.bodies.subscription import SubscriptionGroupConfig, Subscri
 from kourou.protocol.bodies.topics import TopicConfigList, TopicQueueMappingDetail
 from kourou.protocol.codes import ResponseCode
 from kourou.protocol.names import REPLY_TOPIC_POSTFIX, is_retry_topic
-from kourou.protocol.producer_sequence import NAME_PREFIX
 
 Fields: TypeAlias = Mapping[str, str]
 NeedsOf: TypeAlias = Callable[[Fields, bytes], Needs]
@@ -133,9 +133,8 @@ def stage(fields: Fields, body: bytes) -> Needs:
 
 
 def atomic(fields: Fields, _: bytes) -> Needs:
-    """What acts for a producer: of a named one, only its owner may. Other ids are random."""
-    found = parse_atomic_id(fields.get("kourouAtomicId", "")).producer_id
-    needs = own(found.removeprefix(NAME_PREFIX)) if found.startswith(NAME_PREFIX) else NOTHING
+    """What acts for the producer of an atomic publish, and perhaps for a sink."""
+    needs = act_for(parse_atomic_id(fields.get("kourouAtomicId", "")).producer_id)
     sink_id = fields.get("kourouSinkId")
     return needs if sink_id is None else joined([needs, own(_checked(sink_id, "sink"))])
 

@@ -4,8 +4,9 @@
 
 The producer id comes from the broker (OPEN_KOUROU_PRODUCER): a random one, or `@` and the name that the
 application chose. The last digits of a random one say which account has opened it: consumers see the ids of
-producers, and no other account may send as them. Each program that opens a name gets a greater epoch, which
-no other program ever gets: also if a power loss or a promotion loses an opening, since it is a time.
+producers, and no other account may send as them, or decide their atomic publishes. Each program that opens a
+name gets a greater epoch, which no other program ever gets: also if a power loss or a promotion loses an
+opening, since it is a time.
 Sequences count the messages of one producer in one queue, from 0. The property counts only in a send whose
 header says so (`kourouSequenced`); brokers remove it from other sends: a program that forwards a message with
 all its properties does not repeat the original. The record of an opening has a word in place of the sequence,

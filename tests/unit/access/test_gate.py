@@ -14,9 +14,11 @@ from kourou.access.needs import SHARED_TOPICS
 from kourou.access.openings import Opening
 from kourou.access.request_needs import MAX_NAMES
 from kourou.access.requests import BODY_CODES, RequestTable
+from kourou.protocol.atomic import StagedGroup, encode_groups
 from kourou.protocol.bodies.codec import encode_body
 from kourou.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, SubscriptionData
 from kourou.protocol.codes import RequestCode as Code
+from kourou.protocol.producer_sequence import owner_digits
 from tests.unit.access.auth.calls import data as auth_data
 from tests.unit.access.auth.calls import rules as auth_rules
 from tests.unit.access.kit import ALICE, ROOT, FakeConnection, FakeRequest, Rules, signed
@@ -166,6 +168,30 @@ def test_a_server_may_call_itself() -> None:
     gate.check(FakeRequest(Code.END_KOUROU_ATOMIC, signed({}, own)))
     stolen = Account(name="own-1", secret_key="guess")
     assert refusal(gate, FakeRequest(Code.END_KOUROU_ATOMIC, signed({}, stolen))).user == "own-1"
+
+
+@pytest.mark.parametrize(
+    "code", [Code.STAGE_KOUROU_ATOMIC, Code.DECIDE_KOUROU_ATOMIC, Code.QUERY_KOUROU_ATOMIC]
+)
+def test_atomic_publishes_of_a_random_producer_belong_to_its_account(code: int) -> None:
+    """Consumers see their ids: another account could roll them back."""
+    gate = gate_of(Rules("T"))
+
+    def request(owner: str, account: Account) -> FakeRequest:
+        body = encode_groups([StagedGroup("T", 0, 0, 0, b"x")]) if code == Code.STAGE_KOUROU_ATOMIC else b""
+        fields = {"kourouAtomicId": f"0123456789{owner_digits(owner)}:1:0"}
+        return FakeRequest(code, signed(fields, account, body), body)
+
+    gate.check(request("alice", ALICE))
+    gate.check(request("bob", ROOT))
+    exempt = request("bob", ALICE)
+    exempt.connection = FakeConnection("10.9.9.9:1")
+    gate.check(exempt)
+    for owner in ("bob", "root", ""):
+        refused = refusal(gate, request(owner, ALICE))
+        assert (refused.kind, refused.response_code) == (RefusalKind.NO_PERMISSION, 16)
+        assert "was opened by another account than alice" in refused.remark
+    assert gate.refusals == {RefusalKind.NO_PERMISSION: 3}
 
 
 def test_the_fast_path_asks_for_senders() -> None:

@@ -263,9 +263,12 @@ def test_named_producers_belong_to_accounts_with_pub_on_their_name() -> None:
     assert TABLE.needs_of(Code.DECIDE_KOUROU_ATOMIC, {"kourouAtomicId": "@loader:1:1"}, b"").auth == owner
     assert TABLE.needs_of(Code.OPEN_KOUROU_PRODUCER, {"kourouName": "loader.atomic"}, b"").auth == owner
     anonymous = {"kourouAtomicId": "0123456789abcdef:1:1"}
-    assert TABLE.needs_of(Code.DECIDE_KOUROU_ATOMIC, anonymous, b"") == NOTHING
+    assert TABLE.needs_of(Code.DECIDE_KOUROU_ATOMIC, anonymous, b"") == Needs(
+        random_producer="0123456789abcdef"
+    )
     with_sink = {"kourouAtomicId": "0123456789abcdef:1:1", "kourouSinkId": "s"}
-    assert TABLE.needs_of(Code.DECIDE_KOUROU_ATOMIC, with_sink, b"").auth == (group("s", PUB),)
+    needs = TABLE.needs_of(Code.DECIDE_KOUROU_ATOMIC, with_sink, b"")
+    assert (needs.auth, needs.random_producer) == ((group("s", PUB),), "0123456789abcdef")
 
 
 def test_staging_needs_pub_on_every_topic_of_the_part() -> None:
