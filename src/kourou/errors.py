@@ -20,6 +20,10 @@
     │   ├── TooManyRequestsError
     │   └── TlsError
     ├── ResponseError              the peer answered with a code other than success
+    │   ├── AccessDeniedError
+    │   └── LimitError
+    │       ├── AccountLimitError
+    │       └── TopicLimitError
     ├── EtcdUnavailableError       no member of etcd answers
     ├── EtcdRefusedError           etcd understood a request and refuses it
     ├── ClientError                a client cannot do what it was asked to
@@ -57,7 +61,7 @@ whether the same call may go through later. Messages say what, where, and the ne
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -170,10 +174,12 @@ class FilterSyntaxError(ProtocolError):
 class RequestError(KourouError):
     """A request that was understood and is refused with a response code."""
 
-    def __init__(self, response_code: int, remark: str) -> None:
+    def __init__(self, response_code: int, remark: str, ext_fields: Mapping[str, str] | None = None) -> None:
         super().__init__(remark)
         self.response_code = response_code
         self.remark = remark
+        self.ext_fields = ext_fields
+        """Header fields of the response."""
 
 
 class RemotingError(KourouError):
@@ -281,18 +287,15 @@ class AccessDeniedError(ResponseError):
         return f"{super().__str__()}; {self.remedy}" if self.remedy else super().__str__()
 
 
-class AccountLimitError(ResponseError):
-    """The account of the client is over a limit of the server. `limit` says over which; after `wait_ms` a
-    request may succeed, None if the server does not say."""
+class LimitError(ResponseError):
+    """A limit of the server rejects the request. `limit` says which; after `wait_ms` a request may succeed,
+    None if the server does not say."""
 
     retriable = True
     response_code = SYSTEM_BUSY
 
-    def __init__(
-        self, code: int, remark: str, address: str = "", *, account: str, limit: str, wait_ms: int | None
-    ) -> None:
+    def __init__(self, code: int, remark: str, address: str = "", *, limit: str, wait_ms: int | None) -> None:
         super().__init__(code, remark, address)
-        self.account = account
         self.limit = limit
         self.wait_ms = wait_ms
 
@@ -300,6 +303,26 @@ class AccountLimitError(ResponseError):
     def wait_s(self) -> float | None:
         """`wait_ms` in seconds."""
         return None if self.wait_ms is None else self.wait_ms / 1000
+
+
+class AccountLimitError(LimitError):
+    """The account of the client is over a limit of the server."""
+
+    def __init__(
+        self, code: int, remark: str, address: str = "", *, account: str, limit: str, wait_ms: int | None
+    ) -> None:
+        super().__init__(code, remark, address, limit=limit, wait_ms=wait_ms)
+        self.account = account
+
+
+class TopicLimitError(LimitError):
+    """The backlog of the topic has reached its limit at the broker, and its policy is to reject sends."""
+
+    def __init__(
+        self, code: int, remark: str, address: str = "", *, topic: str, limit: str, wait_ms: int | None
+    ) -> None:
+        super().__init__(code, remark, address, limit=limit, wait_ms=wait_ms)
+        self.topic = topic
 
 
 class StorageError(KourouError):

@@ -22,9 +22,9 @@ import msgspec
 
 from kourou.access.model import AccessCall, AccessRefusedError, Account, RefusalKind
 from kourou.errors import ConfigError, ProtocolError
-from kourou.protocol.account_limits import OverLimit
 from kourou.protocol.atomic import StagedGroup, decode_groups
 from kourou.protocol.codes import RequestCode, ResponseCode
+from kourou.protocol.over_limit import Limited, OverLimit
 from kourou.wording import counted, suggestion
 
 EVERY_ACCOUNT: Final = "*"
@@ -224,7 +224,7 @@ def _over(account: Account, limit: str, wait_ms: int | None) -> AccessRefusedErr
     return AccessRefusedError(
         RefusalKind.OVER_QUOTA,
         ResponseCode.SYSTEM_BUSY,
-        OverLimit(account.name, limit, wait_ms).remark(),
+        OverLimit(Limited.ACCOUNT, account.name, limit, wait_ms).remark(),
         user=account.name,
     )
 

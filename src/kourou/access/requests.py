@@ -153,6 +153,7 @@ _EVERY_GROUP: Final = Need(Resource(ResourceType.GROUP, EVERY), LIST)
 LISTS: Final[Mapping[int, Needs]] = {
     Code.GET_ALL_TOPIC_CONFIG: manage((_EVERY_TOPIC,)),
     Code.GET_TIMER_METRICS: manage((_EVERY_TOPIC,)),
+    Code.GET_KOUROU_OVERFLOW: manage((_EVERY_TOPIC, _EVERY_GROUP)),
     Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: manage((_EVERY_TOPIC,)),
     Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: manage((_EVERY_TOPIC,)),
     Code.GET_SYSTEM_TOPIC_LIST_FROM_NS: manage((_EVERY_TOPIC,)),

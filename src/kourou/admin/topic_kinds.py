@@ -23,13 +23,14 @@ class TopicKind(enum.StrEnum):
     DELAY = "DELAY"
     TRANSACTION = "TRANSACTION"
     MIXED = "MIXED"
+    PRIORITY = "PRIORITY"
     UNSPECIFIED = "UNSPECIFIED"
     RETRY = "RETRY"
     DLQ = "DLQ"
     SYSTEM = "SYSTEM"
 
 
-MESSAGE_KINDS: Final = tuple(TopicKind)[:6]
+MESSAGE_KINDS: Final = tuple(TopicKind)[:7]
 """Those that a topic can be created with."""
 
 

@@ -160,9 +160,11 @@ class RunningBroker:
         delayed = wiring.delayed_delivery(services)
         orders = pop_wiring.order_part(services)
         self.in_flight = pop_wiring.in_flight_part(services, delayed.timer_service, orders.service)
+        overflow = wiring.overflow_part(services)
         handlers: tuple[BrokerPart, ...] = (
             *access,
             wiring.tables_part(services),
+            overflow,
             wiring.transactions_part(services, transactions),
             delayed,
             FiltersPart(services.plugins),

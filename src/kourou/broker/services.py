@@ -37,7 +37,9 @@ from kourou.broker.storage.commit_cycle import CommitCycle
 from kourou.broker.storage.disk_threads import DiskThreads
 from kourou.broker.storage.inner_message import MessageWriter
 from kourou.broker.storage.record_reads import RecordReader
+from kourou.broker.tables.live_groups import LiveGroups
 from kourou.broker.tables.offsets import ConsumerOffsetManager
+from kourou.broker.tables.overflow_floors import OverflowFloors
 from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
 from kourou.broker.tables.topics import TopicConfigManager
 from kourou.clock import Clock
@@ -118,6 +120,7 @@ class BrokerServices:
     """What orderly POP has handed out."""
     request_modes: RequestModes
     """How groups read topics whose queues the broker assigns."""
+    live_groups: LiveGroups
     producers: ProducerManager
     consumers: ConsumerManager
     notifier: ConsumerIdsNotifier
@@ -191,7 +194,8 @@ class BrokerServices:
         requests = TaskOwner("broker-requests", parent=tasks)
         topics = TopicConfigManager(_table(setup, "topics.json"), live_config.get, now_ms, changed.soon)
         groups = SubscriptionGroupManager(_table(setup, "subscriptionGroup.json"), live_config.get, now_ms)
-        offsets = ConsumerOffsetManager(_table(setup, "consumerOffset.json"), live_config.get, now_ms)
+        floors = OverflowFloors(_table(setup, "overflowFloors.json"), now_ms)
+        offsets = ConsumerOffsetManager(_table(setup, "consumerOffset.json"), live_config.get, now_ms, floors)
         notifier = ConsumerIdsNotifier(live_config.get)
         consumers = ConsumerManager(clock.monotonic_ms, notifier)
         plugins = PluginHost(live_config, clock.monotonic_ms)
@@ -291,6 +295,9 @@ class BrokerServices:
             offsets=offsets,
             order_table=OrderTable(_table(setup, "consumerOrderInfo.json"), now_ms, offsets),
             request_modes=RequestModes(_table(setup, "messageRequestMode.json"), live_config.get, now_ms),
+            live_groups=LiveGroups(
+                config=live_config, offsets=offsets, consumers=consumers, monotonic_ms=clock.monotonic_ms
+            ),
             producers=ProducerManager(),
             consumers=consumers,
             notifier=notifier,

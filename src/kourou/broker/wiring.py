@@ -28,6 +28,10 @@ from kourou.broker.delay.timer_service import TimerService
 from kourou.broker.groups.client_manage_processor import ClientManageProcessor
 from kourou.broker.groups.consumer_call_processor import ConsumerCallProcessor
 from kourou.broker.groups.consumer_manage_processor import ConsumerManageProcessor
+from kourou.broker.overflow.backlog_meter import BacklogMeter, UnitReads
+from kourou.broker.overflow.drops import Drops
+from kourou.broker.overflow.overflow_service import OverflowService
+from kourou.broker.overflow.part import OverflowPart
 from kourou.broker.part import BrokerPart, HandlersPart, Periodic
 from kourou.broker.pull.query_message_processor import QueryMessageProcessor
 from kourou.broker.registration.out_api import BrokerOuterApi
@@ -579,7 +583,7 @@ def retention(services: BrokerServices, journal: Journal) -> RetentionService:
         queues=services.store.queues,
         files=services.files,
         offsets=services.offsets,
-        consumers=services.consumers,
+        live_groups=services.live_groups,
         delay_offsets=services.delay_offsets,
         timers=services.timers,
         journal_phy_offset=lambda: journal.begin_phy_offset,
@@ -587,8 +591,52 @@ def retention(services: BrokerServices, journal: Journal) -> RetentionService:
         disk=services.disk,
         store_work=services.store_work,
         now_ms=services.now_ms,
+    )
+
+
+def overflow_part(services: BrokerServices) -> OverflowPart:
+    """The part of overflow policies."""
+    store, disk, records, floors = services.store, services.disk, services.records, services.offsets.floors
+    units = UnitReads(disk)
+
+    def age_ms(store_time_ms: int, phy_offset: int) -> int:
+        return services.clock_watch.file_age_ms(store_time_ms, phy_offset + 1)
+
+    def new_meter(topic: str) -> BacklogMeter:
+        return BacklogMeter(
+            topic,
+            queues=store.queues,
+            offsets=services.offsets,
+            units=units,
+            records=records,
+            age_ms=age_ms,
+        )
+
+    service = OverflowService(
+        config=services.live_config,
+        topics=services.topics,
+        offsets=services.offsets,
+        live_groups=services.live_groups,
+        drops=Drops(
+            floors=floors,
+            units=units,
+            records=records,
+            consumers=services.consumers,
+            writer=services.writer,
+            topics=services.topics,
+            events=services.stats.events,
+            disk=disk,
+            age_ms=age_ms,
+        ),
+        new_meter=new_meter,
+        admission=services.admission,
+        dispatcher=store.dispatcher,
+        log=store.log,
+        disk=disk,
+        now_ms=services.now_ms,
         monotonic_ms=services.monotonic_ms,
     )
+    return OverflowPart(service=service, floors=floors, log_watch=store.watch, disk=disk)
 
 
 def config_processor(services: BrokerServices, retention: RetentionService) -> ConfigProcessor:

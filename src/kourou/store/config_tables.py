@@ -18,6 +18,7 @@ from msgspec import field
 from kourou.protocol.bodies import (
     Body,
     DataVersion,
+    GroupFloors,
     MessageRequestModeSerializeWrapper,
     SubscriptionGroupWrapper,
     TopicConfig,
@@ -52,6 +53,13 @@ class ConsumerOffsetTable(Body):
     pull_offset_table: dict[str, dict[Int32, Int64]] | None = None
     data_version: DataVersion | None = None
     popped_from: dict[str, dict[Int32, Int64]] | None = field(default=None, name="__kourouPoppedFrom")
+
+
+class OverflowFloorTable(Body):
+    """`overflowFloors.json`, which only Kourou has: `topic@group` to what an overflow policy has taken from
+    the group's backlog."""
+
+    floor_table: dict[str, GroupFloors] = {}
 
 
 class DelayOffsetTable(Body):
@@ -151,6 +159,7 @@ TABLES: Final[dict[str, type[msgspec.Struct]]] = {
     "subscriptionGroup.json": SubscriptionGroupTable,
     "consumerOffset.json": ConsumerOffsetTable,
     "delayOffset.json": DelayOffsetTable,
+    "overflowFloors.json": OverflowFloorTable,
     "consumerFilter.json": ConsumerFilterTable,
     "consumerOrderInfo.json": ConsumerOrderInfoTable,
     "topicQueueMapping.json": TopicQueueMappingTable,

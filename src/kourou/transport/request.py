@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
-from kourou.errors import SYSTEM_ERROR, KourouError
+from kourou.errors import SYSTEM_ERROR, KourouError, RequestError
 from kourou.protocol.codes import SerializeType
 from kourou.protocol.command import (
     CommandHead,
@@ -125,7 +125,9 @@ class Request:
         """Respond with the code and text of `error`: the one place that maps errors to responses."""
         if self.answered:
             return
-        if isinstance(error, KourouError):
+        if isinstance(error, RequestError):
+            self.reply(error.ext_fields, code=error.response_code, remark=str(error))
+        elif isinstance(error, KourouError):
             self.error(error.response_code, str(error))
         else:
             self.error(SYSTEM_ERROR, f"{type(error).__name__}: {error}")

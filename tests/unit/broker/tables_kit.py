@@ -29,7 +29,9 @@ from kourou.broker.stats.event_counters import EventCounters
 from kourou.broker.storage.disk_threads import DiskThreads
 from kourou.broker.storage.record_reads import RecordReader
 from kourou.broker.tables.group_processor import GroupProcessor
+from kourou.broker.tables.live_groups import LiveGroups
 from kourou.broker.tables.offsets import ConsumerOffsetManager
+from kourou.broker.tables.overflow_floors import OverflowFloors
 from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
 from kourou.broker.tables.topic_processor import TopicProcessor
 from kourou.broker.tables.topics import TopicConfigManager
@@ -116,7 +118,10 @@ class Tables:
         self.groups = SubscriptionGroupManager(
             self.file("subscriptionGroup.json"), self.get_config, self.clock
         )
-        self.offsets = ConsumerOffsetManager(self.file("consumerOffset.json"), self.get_config, self.clock)
+        self.floors = OverflowFloors(self.file("overflowFloors.json"), self.clock)
+        self.offsets = ConsumerOffsetManager(
+            self.file("consumerOffset.json"), self.get_config, self.clock, self.floors
+        )
 
     def file(self, name: str) -> JsonConfigFile:
         """One of the files of the store."""
@@ -158,6 +163,12 @@ class MemoryBroker(Tables):
         self.producers = ProducerManager()
         self.notifier = ConsumerIdsNotifier(self.get_config)
         self.consumers = ConsumerManager(self.monotonic_ms, self.notifier)
+        self.live_groups = LiveGroups(
+            config=self.live_config,
+            offsets=self.offsets,
+            consumers=self.consumers,
+            monotonic_ms=self.monotonic_ms,
+        )
         self.locks = RebalanceLockManager(self.monotonic_ms)
         self.stats = BrokerStatsManager("C", self.clock(), self.topics.is_system, wall_ms=self.clock())
         self.clock_watch = ClockWatch(self.clock, lambda: self.store.log.max_phy_offset)

@@ -98,6 +98,11 @@ FIVE: list[tuple[Any, str]] = [
     (b.GroupForbidden, '{"group":"CG","readable":true,"topic":"T"}'),
     (b.ConsumerOffsetSerializeWrapper, '{"offsetTable":{"T@CG":{0:5,1:7}}}'),
     (b.ConsumerOffsetSerializeWrapper, f'{{"dataVersion":{VERSION},"offsetTable":{{}}}}'),
+    (
+        b.ConsumerOffsetSerializeWrapper,
+        '{"__kourouFloors":{"T@CG":{"deadLettered":2,"dropped":3,"floors":{0:5}}},'
+        '"__kourouPoppedFrom":{"T@CG":{0:4}},"offsetTable":{"T@CG":{0:5}}}',
+    ),
     (b.DelayOffsetSerializeWrapper, f'{{"dataVersion":{VERSION},"offsetTable":{{1:100,2:50}}}}'),
     (
         b.OffsetMovedEvent,

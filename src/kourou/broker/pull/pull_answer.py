@@ -88,15 +88,16 @@ def answer_none(
     request.reply(_header(result, broker_id, topic_sys_flag), code=code, remark=result.status.name)
 
 
-def answer_reset(request: Request, queue_offset: int, min_offset: int, max_offset: int) -> None:
-    """Say that an administrator has set the group's offset."""
+def answer_moved(request: Request, queue_offset: int, min_offset: int, max_offset: int, remark: str) -> None:
+    """Say that the group goes on at `queue_offset`: an administrator has set it, or an overflow policy has
+    dropped what lies below."""
     header = PullMessageResponseHeader(
         suggest_which_broker_id=0,
         next_begin_offset=queue_offset,
         min_offset=min_offset,
         max_offset=max_offset,
     )
-    request.reply(header, code=ResponseCode.PULL_OFFSET_MOVED, remark="OFFSET_RESET")
+    request.reply(header, code=ResponseCode.PULL_OFFSET_MOVED, remark=remark)
 
 
 def _header(result: GetMessageResult, broker_id: int, topic_sys_flag: int) -> PullMessageResponseHeader:

@@ -32,8 +32,8 @@ from kourou.broker.pull.plugin_matcher import PluginMatcher
 from kourou.broker.pull.pull_answer import (
     answer_forbidden,
     answer_found,
+    answer_moved,
     answer_none,
-    answer_reset,
     leave_offset,
     pull_code,
 )
@@ -98,6 +98,7 @@ class PullMessageProcessor:
         self._log = log
         self._queues = queues
         self._offsets = offsets
+        self._floors = offsets.floors
         self._stats = stats
         self._holds = holds
         self._disk = disk
@@ -204,8 +205,14 @@ class PullMessageProcessor:
         reset = self._offsets.take_reset(header.topic, header.consumer_group, header.queue_id)
         if reset is not None:
             low, high = (queue.min_queue_offset, queue.max_queue_offset) if queue is not None else (0, 0)
-            answer_reset(request, reset, low, high)
+            answer_moved(request, reset, low, high, "OFFSET_RESET")
             return
+        if self._floors.table:
+            floor = self._floors.floor(header.consumer_group, header.topic, header.queue_id)
+            if header.queue_offset < floor:
+                low, high = (queue.min_queue_offset, queue.max_queue_offset) if queue is not None else (0, 0)
+                answer_moved(request, floor, low, high, "OFFSET_BELOW_FLOOR")
+                return
         if matcher is not None:
             self._serve_filtered(Pull(request, header, target, matcher), matcher, may_wait=may_wait)
             return

@@ -128,6 +128,8 @@ class MetadataSync:
             # The progress of transactions is among them: it counts when the records are here that it stands
             # for. An Apache master does not say where its log ends.
             if master_end is None or await self._log_reaches(master_end):
+                if master_end is not None and offsets.floors is None:
+                    offsets.floors = {}  # the master is ours, and has none
                 self._offsets.follow(offsets)
             self._groups.follow(
                 decode_body(

@@ -1,8 +1,9 @@
 """What is put again of a message that a group could not consume: once more for the group, or as a dead
 letter.
 
-Both remember the first topic (RETRY_TOPIC) and the first record (ORIGIN_MESSAGE_ID).
-Not here: when a group has tried often enough (send_back_processor.py, pop/revive_service.py).
+Both remember the first topic (RETRY_TOPIC) and the first record (ORIGIN_MESSAGE_ID). Not here: when a group
+has tried often enough (send_back_processor.py, pop/revive_service.py), what an overflow policy takes from its
+backlog (overflow/drops.py).
 """
 
 from __future__ import annotations
@@ -23,10 +24,15 @@ _DLQ_QUEUES: Final = 1
 
 
 def next_attempt(record: MessageExt, first_topic: str) -> InnerMessage:
-    """The same message, once more tried; where it came from first stays in it, else `first_topic` and the
-    record."""
-    message = InnerMessage.of(record)
+    """The same message, once more tried."""
+    message = copy_with_origin(record, first_topic)
     message.reconsume_times += 1
+    return message
+
+
+def copy_with_origin(record: MessageExt, first_topic: str) -> InnerMessage:
+    """The same message again; where it came from first stays in it, else `first_topic` and the record."""
+    message = InnerMessage.of(record)
     if message.get_property(MessageConst.PROPERTY_RETRY_TOPIC) is None:
         message.set_property(MessageConst.PROPERTY_RETRY_TOPIC, first_topic)
     if message.get_property(MessageConst.PROPERTY_ORIGIN_MESSAGE_ID) is None:

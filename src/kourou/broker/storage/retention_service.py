@@ -1,7 +1,6 @@
 """RetentionService: deletes a broker's old files, and knows which groups have not read them yet.
 
-Under disk pressure only what every live group has read may go before its age. A group is alive
-while it has members, and for `unreadGroupReservedTime` after its offsets moved for the last time.
+Under disk pressure only what every live group (tables/live_groups.py) has read may go before its age.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ if TYPE_CHECKING:
     from kourou.broker.clock_watch import ClockWatch
     from kourou.broker.delay.delay_offsets import DelayOffsetManager
     from kourou.broker.delay.timer_messages import TimerMessages
-    from kourou.broker.groups.consumers import ConsumerManager
     from kourou.broker.settings import LiveConfig
     from kourou.broker.storage.disk_threads import DiskThreads
+    from kourou.broker.tables.live_groups import LiveGroups
     from kourou.broker.tables.offsets import ConsumerOffsetManager
     from kourou.store.disk.files import Files
     from kourou.transport.tasks import TaskOwner
@@ -94,27 +93,6 @@ class UnreadSearch:
             self.phy_offset = min(self.phy_offset, unit.phy_offset)
 
 
-class GroupActivity:
-    """When each `topic@group` moved its offsets last. At the start of a broker all have just moved:
-    what happened before is not known, and nothing is deleted on a guess."""
-
-    def __init__(self) -> None:
-        self._seen: dict[str, tuple[int, int]] = {}
-
-    def look(self, offset_table: dict[str, dict[int, int]], now_ms: int) -> None:
-        """Compare with the last look."""
-        seen = {}
-        for key, offsets in offset_table.items():
-            total = sum(offsets.values())
-            before = self._seen.get(key)
-            seen[key] = before if before is not None and before[0] == total else (total, now_ms)
-        self._seen = seen
-
-    def last_moved_ms(self, key: str, now_ms: int) -> int:
-        """When the offsets of `topic@group` moved; now, on the first call."""
-        return self._seen.get(key, (0, now_ms))[1]
-
-
 class RetentionService:
     """Runs retention every `cleanResourceInterval`."""
 
@@ -127,7 +105,7 @@ class RetentionService:
         queues: ConsumeQueues,
         files: Files,
         offsets: ConsumerOffsetManager,
-        consumers: ConsumerManager,
+        live_groups: LiveGroups,
         delay_offsets: DelayOffsetManager,
         timers: TimerMessages | None,
         journal_phy_offset: Callable[[], int | None],
@@ -135,7 +113,6 @@ class RetentionService:
         disk: DiskThreads,
         store_work: asyncio.Lock,
         now_ms: Callable[[], int],
-        monotonic_ms: Callable[[], int],
     ) -> None:
         self._live_config = config
         self._store = store
@@ -143,7 +120,7 @@ class RetentionService:
         self._queues = queues
         self._files = files
         self._offsets = offsets
-        self._consumers = consumers
+        self._live_groups = live_groups
         self._delay_offsets = delay_offsets
         self._timers = timers
         self._journal_phy_offset = journal_phy_offset
@@ -151,8 +128,6 @@ class RetentionService:
         self._disk = disk
         self._store_work = store_work
         self._now_ms = now_ms
-        self._monotonic_ms = monotonic_ms
-        self._activity = GroupActivity()
         self._config = config.current
         self._retention = self._make()
 
@@ -184,7 +159,7 @@ class RetentionService:
 
     async def _watch_groups(self) -> None:
         while True:
-            self._activity.look(self._offsets.offset_table, self._monotonic_ms())
+            self._live_groups.look()
             await asyncio.sleep(_LOOK_AT_OFFSETS_S)
 
     def unread_steps(self) -> Steps[int | None]:
@@ -204,14 +179,9 @@ class RetentionService:
         slowest: dict[tuple[str, int], int] = {}
         for key, offsets in self._offsets.offset_table.items():
             topic, _, group = key.partition("@")
-            if self._is_alive(key, group):
-                for queue_id, queue_offset in offsets.items():
-                    place = topic, queue_id
+            if self._live_groups.is_live(topic, group):
+                floors = self._offsets.floors.floors_of(key)
+                for queue_id, committed in offsets.items():
+                    place, queue_offset = (topic, queue_id), max(committed, floors.get(queue_id, 0))
                     slowest[place] = min(queue_offset, slowest.get(place, queue_offset))
         return slowest
-
-    def _is_alive(self, key: str, group: str) -> bool:
-        now_ms = self._monotonic_ms()
-        oldest_ms = now_ms - self._live_config.current.unread_group_reserved_time * 3_600_000
-        has_members = self._consumers.get(group) is not None
-        return has_members or self._activity.last_moved_ms(key, now_ms) >= oldest_ms

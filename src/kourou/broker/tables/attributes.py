@@ -1,35 +1,46 @@
 """Attributes of topics and groups (5.x), and the changes that an administrator asks for.
 
 A change is `+key=value` or `-key`; several are joined by commas. What is refused is a RequestError of
-code SYSTEM_ERROR in the words of Apache's brokers. Not here: what the attributes do.
+code SYSTEM_ERROR in the words of Apache's brokers. Attributes that only Kourou has (`overflow.…`) are
+refused with INVALID_PARAMETER and what to set instead. Not here: what the attributes do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
-from kourou.errors import RequestError
+from kourou.errors import ProtocolError, RequestError
+from kourou.protocol import overflow_rule
 from kourou.protocol.codes import ResponseCode
+from kourou.protocol.names import is_dlq_topic
+from kourou.protocol.overflow_rule import OverflowPolicy, OverflowRule
 
 MESSAGE_TYPE: Final = "message.type"
 MIXED_MESSAGE_TYPE: Final = "MIXED"
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 _LONG_MAX: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One attribute: its values are `choices`, or whole numbers from `low` on."""
+    """One attribute: its values are `choices`, what `parse` takes without a ProtocolError, or whole numbers
+    from `low` on."""
 
     choices: frozenset[str] = frozenset()
     low: int = 0
     is_changeable: bool = True
+    parse: Callable[[str], object] | None = None
 
     def check(self, value: str) -> None:
         """RequestError if this is no value of the attribute."""
-        if self.choices:
+        if self.parse is not None:
+            _checked(self.parse, value)
+        elif self.choices:
             if value not in self.choices:
                 raise _refusal(f"value is not in set: [{', '.join(sorted(self.choices))}]")
         elif not _is_long(value) or not self.low <= int(value) <= _LONG_MAX:
@@ -40,9 +51,18 @@ TOPIC_ATTRIBUTES: Final[Mapping[str, Attribute]] = {
     "queue.type": Attribute(frozenset({"BatchCQ", "SimpleCQ"}), is_changeable=False),
     "cleanup.policy": Attribute(frozenset({"DELETE", "COMPACTION"}), is_changeable=False),
     MESSAGE_TYPE: Attribute(
-        frozenset({"UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", MIXED_MESSAGE_TYPE})
+        frozenset(
+            {
+                *("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION"),
+                *(MIXED_MESSAGE_TYPE, overflow_rule.PRIORITY_TYPE),
+            }
+        )
     ),
     "reserve.time": Attribute(low=-1),
+    overflow_rule.POLICY: Attribute(parse=overflow_rule.check_policy),
+    overflow_rule.MESSAGES: Attribute(parse=overflow_rule.parse_count),
+    overflow_rule.BYTES: Attribute(parse=overflow_rule.parse_size_bytes),
+    overflow_rule.AGE: Attribute(parse=overflow_rule.parse_age_ms),
 }
 GROUP_ATTRIBUTES: Final[Mapping[str, Attribute]] = {}
 """Groups have none yet; requests for one are rejected."""
@@ -84,6 +104,27 @@ def apply_changes(
         else:
             del result[key]
     return result
+
+
+def check_topic_attributes(topic: str, attributes: Mapping[str, str]) -> None:
+    """RequestError INVALID_PARAMETER if the attributes of a topic contradict each other."""
+    rule = _checked(OverflowRule.of, attributes)
+    if rule is not None and rule.policy is OverflowPolicy.DEAD_LETTER and is_dlq_topic(topic):
+        raise _contradiction(
+            f"{overflow_rule.POLICY}={rule.policy}: {topic} has dead letters already; use "
+            f"{OverflowPolicy.REJECT} or {OverflowPolicy.DROP_OLDEST}"
+        )
+
+
+def _checked(parse: Callable[[T], R], value: T) -> R:
+    try:
+        return parse(value)
+    except ProtocolError as error:
+        raise _contradiction(str(error)) from None
+
+
+def _contradiction(remark: str) -> RequestError:
+    return RequestError(ResponseCode.INVALID_PARAMETER, remark)
 
 
 def _check_change(sign: str, key: str, current: Mapping[str, str] | None) -> None:

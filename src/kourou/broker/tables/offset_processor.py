@@ -135,8 +135,10 @@ class OffsetProcessor:
     def get_all_consumer_offset(self, request: Request) -> None:
         """GET_ALL_CONSUMER_OFFSET: the whole table."""
         offsets = self._offsets
-        popped_from = offsets.current_popped_from() or None
-        table = ConsumerOffsetSerializeWrapper(offsets.offset_table, offsets.data_version, popped_from)
+        popped_from, floors = offsets.current_popped_from() or None, offsets.floors.table or None
+        table = ConsumerOffsetSerializeWrapper(
+            offsets.offset_table, offsets.data_version, popped_from, floors
+        )
         request.reply(body=encode_body(table))
 
     def get_all_delay_offset(self, request: Request) -> None:

@@ -3,6 +3,8 @@
 An offset is the next one to consume. Keys are `topic@group`; neither name can hold an `@`.
 A commit is in memory on return; the file is written every `flushConsumerOffsetInterval` and at stop,
 so that after a crash some messages come again.
+Where an overflow policy has moved a group's floor (overflow_floors.py), the group counts as having consumed
+up to there: queries return the floor, while the table keeps what was committed.
 Not here: which offsets a queue has (store), moving consumers that run (reset_offset.py).
 """
 
@@ -19,6 +21,7 @@ from kourou.store.config_tables import ConsumerOffsetTable, load_table
 from kourou.store.steps import Steps, no_steps
 
 if TYPE_CHECKING:
+    from kourou.broker.tables.overflow_floors import OverflowFloors
     from kourou.config.broker import BrokerConfig
 
 _log = logging.getLogger(__name__)
@@ -49,10 +52,15 @@ class ConsumerOffsetManager(ConfigTable):
     """Offsets by `topic@group` and queue id. A pending reset (5.x) rules until the consumer has taken it."""
 
     def __init__(
-        self, file: JsonConfigFile, config: Callable[[], BrokerConfig], now_ms: Callable[[], int]
+        self,
+        file: JsonConfigFile,
+        config: Callable[[], BrokerConfig],
+        now_ms: Callable[[], int],
+        floors: OverflowFloors,
     ) -> None:
         super().__init__(file, now_ms)
         self._config = config
+        self.floors = floors
         self._commits = 0
         self._pull_offsets: OffsetTable = {}
         self._resets: OffsetTable = {}
@@ -64,6 +72,8 @@ class ConsumerOffsetManager(ConfigTable):
         self._popped_from: OffsetTable = {}
         # Topics by group and groups by topic, for lists; dropped when the table gets or loses a key.
         self._names: tuple[dict[str, list[str]], dict[str, list[str]]] | None = None
+        # Called with a topic of which a group has an offset for the first time, or goes back.
+        self.on_larger_backlog: Callable[[str], None] = _ignore
 
     def load(self) -> None:
         stored = self._file.load_as(lambda raw: load_table(raw, ConsumerOffsetTable))
@@ -94,6 +104,8 @@ class ConsumerOffsetManager(ConfigTable):
             table.update(changed)
             self._names = None
             self.is_dirty = True
+        if wrapper.floors is not None:
+            self.floors.follow(wrapper.floors)
         if wrapper.data_version is not None:
             self.data_version = wrapper.data_version
         if (wrapper.popped_from or {}) != self._popped_from:
@@ -103,6 +115,7 @@ class ConsumerOffsetManager(ConfigTable):
     def cut(self, queue_end: Callable[[str, int], int]) -> None:
         """Take offsets back that lie beyond the end of their queue: a log that has lost its end, or a slave
         that was made master, does not have these messages, and the next ones would be skipped."""
+        self.floors.cut(queue_end)
         for key, queues in self.offset_table.items():
             topic = key.partition("@")[0]
             for queue_id, queue_offset in queues.items():
@@ -134,6 +147,8 @@ class ConsumerOffsetManager(ConfigTable):
         if queue_offset < old:
             _log.warning("%s moved %s/%d back from %d to %d", client_host, key, queue_id, old, queue_offset)
         queues[queue_id] = queue_offset
+        if old == NONE or queue_offset < old:
+            self.on_larger_backlog(topic)
         self.is_dirty = True
         self._commits += 1
         if self._commits % self._config().consumer_offset_update_version_step == 0:
@@ -170,7 +185,10 @@ class ConsumerOffsetManager(ConfigTable):
             if reset is not None:
                 return reset
         queues = self.offset_table.get(key)
-        return NONE if queues is None else queues.get(queue_id, NONE)
+        committed = NONE if queues is None else queues.get(queue_id, NONE)
+        if self.floors.table and (floor := self.floors.floor(group, topic, queue_id)):
+            return max(committed, floor)
+        return committed
 
     def query_all(self, group: str, topic: str) -> dict[int, int] | None:
         """The committed offsets by queue id, None for none at all."""
@@ -202,11 +220,13 @@ class ConsumerOffsetManager(ConfigTable):
 
     def remove_topic(self, topic: str) -> None:
         """Forget all offsets of a topic."""
+        self.floors.remove_topic(topic)
         self._remove(lambda key: key.partition(TOPIC_GROUP_SEPARATOR)[0] == topic)
 
     def remove_queue(self, topic: str, queue_id: int) -> None:
         """Forget what all groups have of one queue: it starts over at 0, and what comes would count as
         consumed."""
+        self.floors.remove_queue(topic, queue_id)
         for table in (self.offset_table, self._pull_offsets, self._resets):
             for key, queues in table.items():
                 if key.partition(TOPIC_GROUP_SEPARATOR)[0] == topic and queue_id in queues:
@@ -215,6 +235,7 @@ class ConsumerOffsetManager(ConfigTable):
 
     def remove_group(self, group: str) -> None:
         """Forget all offsets of a group."""
+        self.floors.remove_group(group)
         self._remove(lambda key: key.partition(TOPIC_GROUP_SEPARATOR)[2] == group)
 
     def clone(self, src_group: str, dest_group: str, topic: str) -> None:
@@ -224,6 +245,7 @@ class ConsumerOffsetManager(ConfigTable):
             self.offset_table[f"{topic}@{dest_group}"] = dict(queues)
             self._names = None
             self.is_dirty = True
+            self.on_larger_backlog(topic)
 
     def _found_names(self) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
         """Looking through the table for each group in turn would take a large broker seconds."""
@@ -254,6 +276,8 @@ class ConsumerOffsetManager(ConfigTable):
         key = f"{topic}@{group}"
         self._resets.setdefault(key, {})[queue_id] = queue_offset
         self.offset_table.setdefault(key, {})[queue_id] = queue_offset
+        self.floors.take_back(topic, group, queue_id, queue_offset)
+        self.on_larger_backlog(topic)
         self._names = None
         self.is_dirty = True
 
@@ -273,6 +297,10 @@ class ConsumerOffsetManager(ConfigTable):
         if queues is not None and not queues:
             del self._resets[key]
         return reset
+
+
+def _ignore(_: str) -> None:
+    return None
 
 
 def _copied(table: OffsetTable) -> OffsetTable:

@@ -222,6 +222,8 @@ class ResetOffsetProcessor:
                 f"Consumer not online, so can not reset offset, Group: {header.group} "
                 f"Topic: {header.topic} Timestamp: {header.timestamp}",
             )
+        for queue_id, queue_offset in targets.items():
+            self._offsets.floors.take_back(header.topic, header.group, queue_id, queue_offset)
         body = self._reset_body(header.topic, targets)
         for channel in list(group.channels.values()):
             self._tell_client(channel, header, body)

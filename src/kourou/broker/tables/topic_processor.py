@@ -109,8 +109,7 @@ class TopicProcessor:
             check_topic_name(config.topic_name)
             self._refuse_system(config.topic_name)
             self._check(config)
-        for config in configs:
-            self._topics.update(config)
+        self._topics.update_all(configs)
         request.reply()
 
     def _refuse_system(self, topic: str) -> None:

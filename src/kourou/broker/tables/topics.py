@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from kourou.broker.tables.attributes import TOPIC_ATTRIBUTES, apply_changes, parse_changes
+from kourou.broker.tables.attributes import (
+    TOPIC_ATTRIBUTES,
+    apply_changes,
+    check_topic_attributes,
+    parse_changes,
+)
 from kourou.broker.tables.config_table import ConfigTable, describe_change, describe_fields
 from kourou.broker.tables.name_checks import MAX_QUEUE_NUMS, check_topic_name
 from kourou.errors import RequestError
@@ -104,6 +109,8 @@ class TopicConfigManager(ConfigTable):
         self._on_change = on_change
         self._made_at_start: set[str] = set()
         self._derived: set[str] = set()
+        self.watchers: list[Callable[[TopicConfig | None], None]] = []
+        """Called with a topic that was made or changed; None: any may have changed."""
         self.table: dict[str, TopicConfig] = {}
         # The dict's own method: each send asks.
         self.get: Callable[[str], TopicConfig | None] = self.table.get
@@ -158,7 +165,7 @@ class TopicConfigManager(ConfigTable):
         self.table.update({**announced, **unannounced})
         self.data_version = wrapper.data_version
         self.is_dirty = True
-        self._on_change(None)
+        self._notify(None)
         return {topic for topic in gone if not self.is_system(topic)}
 
     def is_derived(self, topic: str) -> bool:
@@ -177,7 +184,7 @@ class TopicConfigManager(ConfigTable):
             topic_name=topic, read_queue_nums=queue_nums, write_queue_nums=queue_nums, perm=_READ_WRITE
         )
         self.is_dirty = True
-        self._on_change(None)
+        self._notify(None)
 
     # -- names -----------------------------------------------------------------------------------
 
@@ -269,16 +276,29 @@ class TopicConfigManager(ConfigTable):
     def update(self, config: TopicConfig, attributes: str | None = None) -> None:
         """Make a topic or change it. `attributes` are changes, `+key=value,-key`; if None,
         `config.attributes` are, by signed key. RequestError: they are refused, nothing is changed."""
-        old = self.table.get(config.topic_name)
+        self.update_all((config,), attributes)
+
+    def update_all(self, configs: Iterable[TopicConfig], attributes: str | None = None) -> None:
+        """The same for several topics: all of them are changed, or none."""
+        for new in [self._changed(config, attributes) for config in configs]:
+            self._update(new)
+
+    def _changed(self, config: TopicConfig, attributes: str | None) -> TopicConfig:
+        """A topic with its attributes after a change; RequestError."""
+        topic, old = config.topic_name, self.table.get(config.topic_name)
         changes = config.attributes if attributes is None else parse_changes(attributes)
-        current = None if old is None else old.attributes
-        new = _with(config, attributes=apply_changes(current, changes, TOPIC_ATTRIBUTES))
+        result = apply_changes(None if old is None else old.attributes, changes, TOPIC_ATTRIBUTES)
+        check_topic_attributes(topic, result)
+        return _with(config, attributes=result)
+
+    def _update(self, new: TopicConfig) -> None:
+        old = self.table.get(new.topic_name)
         if new == old:
             return
         if old is None:
             _log.info("topic created: %s", describe_fields(new))
         else:
-            _log.info("topic %s changed: %s", config.topic_name, describe_change(old, new))
+            _log.info("topic %s changed: %s", new.topic_name, describe_change(old, new))
         self._put(new)
 
     def delete(self, topic: str) -> bool:
@@ -288,7 +308,7 @@ class TopicConfigManager(ConfigTable):
             return False
         _log.info("topic deleted: %s", describe_fields(old))
         self._next_version()
-        self._on_change(None)
+        self._notify(None)
         return True
 
     def update_order_config(self, table: Mapping[str, str]) -> None:
@@ -303,10 +323,15 @@ class TopicConfigManager(ConfigTable):
         if changed:
             self._next_version()
 
+    def _notify(self, config: TopicConfig | None) -> None:
+        self._on_change(config)
+        for watcher in self.watchers:
+            watcher(config)
+
     def _put(self, config: TopicConfig) -> TopicConfig:
         self.table[config.topic_name] = config
         self._next_version()
-        self._on_change(config)
+        self._notify(config)
         return config
 
 

@@ -12,9 +12,16 @@ from typing import Final
 
 from kourou.client.core.credentials import Credentials
 from kourou.clock import Clock
-from kourou.errors import AccessDeniedError, AccountLimitError, KourouError, ResponseError
-from kourou.protocol.account_limits import OverLimit
+from kourou.errors import (
+    AccessDeniedError,
+    AccountLimitError,
+    KourouError,
+    LimitError,
+    ResponseError,
+    TopicLimitError,
+)
 from kourou.protocol.codes import ResponseCode
+from kourou.protocol.over_limit import Limited, OverLimit
 
 _log = logging.getLogger(__name__)
 
@@ -35,13 +42,20 @@ _MAX_KNOWN: Final = 1_000
 
 def response_error(code: int, remark: str, address: str, credentials: Credentials | None) -> ResponseError:
     """The error for a response; AccessDeniedError for a refusal, with the user and what to do;
-    AccountLimitError for an account that is over a limit."""
+    AccountLimitError or TopicLimitError for an account or a topic that is over a limit."""
     if code == ResponseCode.SYSTEM_BUSY and (over := OverLimit.parse(remark)) is not None:
-        return AccountLimitError(code, remark, address, **over._asdict())
+        return _limit_error(over, code, remark, address)
     if not is_access_refusal(code, remark):
         return ResponseError(code, remark, address)
     user = credentials.access_key if credentials is not None else ""
     return AccessDeniedError(code, remark, address, user=user, remedy=_remedy(remark, user))
+
+
+def _limit_error(over: OverLimit, code: int, remark: str, address: str) -> LimitError:
+    _, name, limit, wait_ms = over
+    if over.kind is Limited.TOPIC:
+        return TopicLimitError(code, remark, address, topic=name, limit=limit, wait_ms=wait_ms)
+    return AccountLimitError(code, remark, address, account=name, limit=limit, wait_ms=wait_ms)
 
 
 def is_access_refusal(code: int, remark: str) -> bool:

@@ -16,13 +16,13 @@ from typing import Final
 from kourou.client.core.instance import ClientInstance
 from kourou.client.producer.producer_options import ProducerOptions
 from kourou.errors import (
-    AccountLimitError,
     AtomicRolledBackError,
     AtomicUndecidedError,
     CallTimeoutError,
     ClientError,
     ConnectError,
     KourouError,
+    LimitError,
     ProducerFencedError,
     ProtocolError,
     RemotingError,
@@ -193,7 +193,7 @@ class AtomicPublish:
             except (RemotingError, ResponseError, ClientError) as error:
                 if isinstance(error, ResponseError) and error.code not in retry_codes:
                     raise self._refused(error) from None
-                wait_s = (isinstance(error, AccountLimitError) and error.wait_s) or 0.0
+                wait_s = (isinstance(error, LimitError) and error.wait_s) or 0.0
                 if loop.time() + max(pause, wait_s) >= deadline:
                     raise AtomicUndecidedError(self.handle.atomic_id, broker_name, str(error)) from error
             await asyncio.sleep(max(pause, wait_s))

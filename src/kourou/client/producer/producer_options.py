@@ -33,6 +33,7 @@ class ProducerKeywords(ClientOptions, total=False):
     attempt_timeout_ms: int | None
     retry_times: int
     retry_another_broker_when_not_store_ok: bool
+    wait_for_topic_limit: bool
     compress_over_bytes: int
     compression: CompressionType
     compress_level: int
@@ -69,6 +70,10 @@ class ProducerOptions:
     retry_another_broker_when_not_store_ok: bool = False
     """Whether to try another broker when one has stored the message, but not flushed or replicated it
     in time. The message may then be stored twice."""
+    wait_for_topic_limit: bool = True
+    """Whether a send waits, within its timeout, while the backlog of the topic is over its limit and no other
+    broker takes it (`overflow.policy=reject`); False: it fails at once, with a TopicLimitError as its
+    cause."""
     compress_over_bytes: int = 4 * 1024
     """Bodies of at least this size are compressed, if that makes them smaller; batches are not."""
     compression: CompressionType = CompressionType.ZLIB

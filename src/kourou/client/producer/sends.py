@@ -38,14 +38,15 @@ from kourou.client.producer.queue_choice import LatencyFaults, QueuePicker
 from kourou.client.producer.send_request import ONEWAY, SendFrames, SendRequest
 from kourou.client.producer.send_result import SEND_STATUSES, SendResult, SendStatus, send_result
 from kourou.errors import (
-    AccountLimitError,
     CallTimeoutError,
     ClientStateError,
     ConnectError,
     ConnectionLostError,
+    LimitError,
     NoRouteError,
     ResponseError,
     SendFailedError,
+    TopicLimitError,
 )
 from kourou.protocol.bodies.message_queue import MessageQueue
 from kourou.protocol.codes import MessageSysFlag, ResponseCode
@@ -267,7 +268,7 @@ class Sends:
         address = "unknown" if send.send_queue is None else send.send_queue.address
         if send.repeats_in is not None:
             send.repeats_in = None
-            if isinstance(error, AccountLimitError) and send.attempts:
+            if isinstance(error, LimitError) and send.attempts:
                 send.attempts.pop()  # the same again: a send may wait often
         self._record_attempt(send, describe_attempt(broker_name, address, error))
         send.may_be_stored |= _may_be_stored(error)
@@ -294,10 +295,13 @@ class Sends:
             self._retry(send, refresh=is_route_stale(error))
 
     def _waits_for_limit(self, send: PendingSend, error: Exception) -> bool:
-        """Whether the account is over a limit. Then the send waits as long as the broker says, and fails at
-        once if it has less time and no other broker."""
-        if not isinstance(error, AccountLimitError) or error.wait_s is None or not self._may_wait(send):
+        """Whether the account is over a limit, or the topic is and no other broker can be tried. Then the
+        send waits as long as the broker says, and fails at once if it has less time and no other broker."""
+        if not isinstance(error, LimitError) or error.wait_s is None or not self._may_wait(send):
             return False
+        if isinstance(error, TopicLimitError):
+            if not self._options.wait_for_topic_limit or self._has_other_broker(send):
+                return False
         queue = send.queue
         assert queue is not None
         if self._loop.time() + error.wait_s < send.deadline - _TICK_S:

@@ -97,6 +97,7 @@ from kourou.protocol.bodies.message_queue import (
 from kourou.protocol.bodies.offsets import (
     ConsumerOffsetSerializeWrapper,
     DelayOffsetSerializeWrapper,
+    GroupFloors,
     OffsetMovedEvent,
     OffsetSerializeWrapper,
     QueryCorrectionOffsetBody,
@@ -196,6 +197,7 @@ __all__ = [
     "GetBrokerMemberGroupResponseBody",
     "GetConsumerListByGroupResponseBody",
     "GetConsumerStatusBody",
+    "GroupFloors",
     "GroupForbidden",
     "GroupLagRow",
     "GroupLags",

@@ -9,13 +9,23 @@ from kourou.protocol.bodies.shape import Body, Int32, Int64
 from kourou.protocol.bodies.topics import DataVersion
 
 
+class GroupFloors(Body):
+    """What an overflow policy has taken from the backlog of a group in one topic: below `floors`, by queue
+    id, the group gets no message. The counts are of all messages since the first one."""
+
+    floors: dict[Int32, Int64] = {}
+    dropped: Int64 = 0
+    dead_lettered: Int64 = 0
+
+
 class ConsumerOffsetSerializeWrapper(Body):
     """Consumer offsets (43): `topic@group` to queue id to offset. Kourou's own: `popped_from`, as in
-    consumerOffset.json."""
+    consumerOffset.json, and `floors`, where groups have any."""
 
     offset_table: dict[str, dict[Int32, Int64]] = {}
     data_version: DataVersion | None = None
     popped_from: dict[str, dict[Int32, Int64]] | None = field(default=None, name="__kourouPoppedFrom")
+    floors: dict[str, GroupFloors] | None = field(default=None, name="__kourouFloors")
 
 
 class DelayOffsetSerializeWrapper(Body):

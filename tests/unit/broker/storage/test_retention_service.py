@@ -47,7 +47,7 @@ async def deleted(keeper: RetentionService, *, manual: bool = False) -> int:
 
 
 def look(broker: AdminBroker, keeper: RetentionService) -> None:
-    keeper._activity.look(broker.offsets.offset_table, broker.monotonic_ms())
+    broker.live_groups.look()
 
 
 # -- who counts ----------------------------------------------------------------------------------

@@ -134,7 +134,7 @@ def test_an_update_changes_attributes_and_keeps_the_others(tmp_path: Path) -> No
         (
             None,
             "+message.type=NONE",
-            "value is not in set: [DELAY, FIFO, MIXED, NORMAL, TRANSACTION, UNSPECI",
+            "value is not in set: [DELAY, FIFO, MIXED, NORMAL, PRIORITY, TRANSACTION, UNSPECI",
         ),
         (None, "+reserve.time=-2", "value is not in range(-1, 9223372036854775807)"),
         (None, "+reserve.time=soon", "value is not in range(-1, 9223372036854775807)"),
