@@ -14,6 +14,7 @@ from kourou.errors import RemotingError, ResponseError
 from kourou.protocol.bodies import (
     DataVersion,
     MessageRequestMode,
+    MessageRequestModeSerializeWrapper,
     SetMessageRequestModeRequestBody,
     SubscriptionGroupConfig,
     SubscriptionGroupList,
@@ -87,6 +88,16 @@ async def set_consume_mode(
     body = encode_body(SetMessageRequestModeRequestBody(topic, group, mode, pop_share_queue_num))
     code = RequestCode.SET_MESSAGE_REQUEST_MODE
     return await on_each(addresses, lambda address: admin.call(address, code, body=body))
+
+
+async def consume_modes(
+    admin: Admin, address: str
+) -> dict[tuple[str, str], SetMessageRequestModeRequestBody]:
+    """How groups read topics by the settings of one broker, by topic and group; where nothing is set, the
+    default of the broker counts. Brokers before 5 do not know this request: ResponseError."""
+    answer = await admin.call(address, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)
+    modes = decode_body(answer.body, MessageRequestModeSerializeWrapper).message_request_mode_map
+    return {(topic, group): mode for topic, groups in modes.items() for group, mode in groups.items()}
 
 
 # -- settings ----------------------------------------------------------------------------------------

@@ -9,10 +9,13 @@ from typing import Final
 from kourou.admin.consume_stats import GroupProgress
 from kourou.admin.doctor.cluster_snapshot import ClusterSnapshot, GroupView, Member
 from kourou.admin.doctor.findings import Finding, Severity
+from kourou.admin.groups import consume_modes
 from kourou.admin.running_info import STARTED_FOR_A_WHILE_MS, RunningInfo
 from kourou.admin.topics import TopicStatus
 from kourou.clock import wall_ms
+from kourou.errors import ResponseError
 from kourou.protocol.bodies import ConsumeType, MessageModel, MessageQueue
+from kourou.protocol.codes import ResponseCode
 from kourou.protocol.names import is_dlq_topic, is_retry_topic
 from kourou.protocol.versions import version_desc
 from kourou.wording import counted
@@ -21,6 +24,8 @@ from kourou.wording import counted
 _REBALANCED_AFTER_MS: Final = 30_000
 _RECENT_MS: Final = 3_600_000
 _SHOWN_QUEUES: Final = 6
+# Stands for all queues of a broker, where consumers pop.
+_ANY_QUEUE: Final = -1
 
 
 # -- members -----------------------------------------------------------------------------------------
@@ -143,15 +148,22 @@ async def check_unheld_queues(snapshot: ClusterSnapshot) -> list[Finding]:
             _skip_silent(snapshot, view, "queues without consumer")
             continue
         held = {_key(running.queue) for info in infos for running in info.queues if not running.info.dropped}
+        popped = {_key(popped.queue) for info in infos for popped in info.pop_queues}
         wanted = {
             queue
             for info in infos
             for subscription in info.subscriptions
             for queue in snapshot.readable_queues(subscription.topic)
         }
-        if unheld := sorted(wanted - held):
+        if unheld := sorted(queue for queue in wanted - held - popped if not _is_popped(queue, popped)):
             findings.append(_unheld(view, unheld))
     return findings
+
+
+def _is_popped(queue: tuple[str, str, int], popped: set[tuple[str, str, int]]) -> bool:
+    """Whether a member pops from all queues of the topic at that broker."""
+    topic, broker_name, _ = queue
+    return (topic, broker_name, _ANY_QUEUE) in popped
 
 
 def _shares_queues(view: GroupView) -> bool:
@@ -185,6 +197,52 @@ def _unheld(view: GroupView, unheld: list[tuple[str, str, int]]) -> Finding:
         cure="make sure that all members have the same allocation strategy, different client ids and "
         "the same name servers; restart the member that should consume them",
     )
+
+
+# -- consume modes -----------------------------------------------------------------------------------
+
+
+async def check_consume_modes(snapshot: ClusterSnapshot) -> list[Finding]:
+    """Groups that have one mode for a topic at one master, and another at the next."""
+    modes: dict[tuple[str, str], dict[str, str]] = {}
+    asked: list[str] = []
+    for broker in snapshot.living_masters:
+        try:
+            found = await consume_modes(snapshot.admin, broker.place.address)
+        except ResponseError as error:
+            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                snapshot.skip("consume modes", broker.where, error)
+            continue
+        asked.append(broker.place.broker_name)
+        for key, mode in found.items():
+            modes.setdefault(key, {})[broker.place.broker_name] = mode.mode.value
+    return [
+        finding for key in sorted(modes) for finding in _differing_modes(snapshot, *key, modes[key], asked)
+    ]
+
+
+def _differing_modes(
+    snapshot: ClusterSnapshot, topic: str, group: str, set_at: dict[str, str], asked: list[str]
+) -> Iterator[Finding]:
+    route = snapshot.routes.get(topic)
+    brokers = {data.broker_name for data in route.queue_datas} if route is not None else set()
+    at = {name: set_at.get(name, "not set") for name in asked if name in brokers}
+    if len(set(at.values())) > 1:
+        mode = "POP" if "POP" in at.values() else "PULL"
+        yield Finding(
+            severity=Severity.WARNING,
+            check="consume modes",
+            where=f"group {group}",
+            what=f"how it reads {topic} differs: "
+            + ", ".join(f"{mode} at {name}" for name, mode in at.items()),
+            meaning="a member that lets brokers assign its queues asks any of them: it changes between pull "
+            "and POP, and messages are delivered late, or twice",
+            cure="set one mode on all brokers",
+            commands=tuple(
+                snapshot.command("setConsumeMode", "-c", cluster, "-t", topic, "-g", group, "-m", mode)
+                for cluster in snapshot.clusters_of(topic)
+            ),
+        )
 
 
 # -- keeping up --------------------------------------------------------------------------------------

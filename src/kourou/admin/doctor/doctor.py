@@ -18,6 +18,7 @@ from kourou.admin.doctor.checks_failover import check_failover
 from kourou.admin.doctor.checks_groups import (
     check_client_ids,
     check_client_versions,
+    check_consume_modes,
     check_dead_letters,
     check_lag,
     check_subscriptions,
@@ -64,6 +65,7 @@ _ONE_SNAPSHOT_CHECKS: Final[dict[str, Check]] = {
     "queues without consumer": check_unheld_queues,
     "client ids": check_client_ids,
     "client versions": check_client_versions,
+    "consume modes": check_consume_modes,
     "transactions": check_transactions,
     "machine": check_machine,
     "access control": check_access,
