@@ -24,6 +24,8 @@ from kourou.broker.hooks import BrokerHooks
 from kourou.broker.part import Handler
 from kourou.broker.pop.order_table import OrderTable
 from kourou.broker.pop.request_modes import RequestModes
+from kourou.broker.pull.cold_pulls import ColdPullQueues, ColdReadThrottle
+from kourou.broker.pull.filtered_read import Matchers
 from kourou.broker.pull.long_polling import PullRequestHoldService
 from kourou.broker.pull.pull_message_processor import PullMessageProcessor
 from kourou.broker.pull.pull_targets import PullTargets
@@ -131,6 +133,10 @@ class BrokerServices:
     lag: ConsumerLag
     holds: PullRequestHoldService
     pulls: PullMessageProcessor
+    matchers: Matchers
+    cold_pulls: ColdPullQueues
+    cold_reads: ColdReadThrottle
+    """Of pulls and pops together."""
     replica_status: ReplicaStatus
     """Of a slave: whether it follows its master."""
     delay_offsets: DelayOffsetManager
@@ -189,6 +195,7 @@ class BrokerServices:
     ) -> Self:
         """The services of a broker around its open store. On the running loop."""
         clock, config, now_ms = setup.clock, setup.config, setup.clock.wall_ms
+        log = store.log
         live_config, changed = LiveConfig(config), ChangeSignal()
         tasks = TaskOwner("broker")
         requests = TaskOwner("broker-requests", parent=tasks)
@@ -223,7 +230,9 @@ class BrokerServices:
         )
         holds = PullRequestHoldService(store.queues.find, cycles.open, lambda pull: pulls.resume(pull))
         replica_status = ReplicaStatus()
-        records = RecordReader(store.log, disk, requests)
+        records = RecordReader(log, disk, requests)
+        matchers = Matchers(log, records, plugins)
+        cold_pulls, cold_reads = ColdPullQueues(requests), ColdReadThrottle(lambda: log.max_phy_offset)
         pulls = PullMessageProcessor(
             config=live_config,
             log=store.log,
@@ -234,7 +243,6 @@ class BrokerServices:
             stats=stats,
             holds=holds,
             disk=disk,
-            requests=requests,
             address=address,
             hooks=setup.hooks,
             targets=PullTargets(
@@ -245,13 +253,14 @@ class BrokerServices:
                 consumers=consumers,
                 plugins=plugins,
             ),
-            plugins=plugins,
-            records=records,
+            matchers=matchers,
             is_cut_off=lambda: replica_status.why_not_following is not None,
+            cold_pulls=cold_pulls,
+            cold_reads=cold_reads,
         )
         store.dispatcher.on_publish.append(StoreStats(stats, now_ms).published)
         store.dispatcher.on_arrival.append(holds.arrived)
-        root, log = store.config.root, store.log
+        root = store.config.root
         clock_watch = ClockWatch(clock, lambda: log.max_phy_offset, store.checkpoint.physic_msg_timestamp)
         timers = (
             TimerMessages(setup.files, root, config, log, now_ms()) if config.timer_wheel_enable else None
@@ -307,6 +316,9 @@ class BrokerServices:
             lag=lag,
             holds=holds,
             pulls=pulls,
+            matchers=matchers,
+            cold_pulls=cold_pulls,
+            cold_reads=cold_reads,
             replica_status=replica_status,
             delay_offsets=DelayOffsetManager(
                 setup.files, root, live_config.get, now_ms, lambda: log.max_phy_offset

@@ -15,8 +15,9 @@ which to continue.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from kourou.broker.filters.plugin_host import PluginFilter
 from kourou.broker.groups.message_filter import PropertyFilter
 from kourou.broker.pull.plugin_matcher import BATCH_MESSAGES, PluginMatcher
 from kourou.protocol.layout import Buffer
@@ -29,8 +30,9 @@ from kourou.store.read.get_message_result import GetMessageResult, GetMessageSta
 from kourou.store.read.transfer_limits import TransferLimits
 
 if TYPE_CHECKING:
-    from kourou.broker.pull.long_polling import Pull
+    from kourou.broker.filters.plugin_host import PluginHost
     from kourou.broker.storage.disk_threads import DiskThreads
+    from kourou.broker.storage.record_reads import RecordReader
     from kourou.store.queue.consume_queues import ConsumeQueues
     from kourou.store.read.get_message import MessageReader
 
@@ -143,6 +145,31 @@ PullMatcher: TypeAlias = RecordMatcher | PluginMatcher
 """What judges the records of a pull."""
 
 
+class Matchers:
+    """Makes the matchers of one broker."""
+
+    def __init__(self, log: CommitLog, records: RecordReader, plugins: PluginHost) -> None:
+        self._log = log
+        self._records = records
+        self._plugins = plugins
+
+    def make(self, wants: PropertyFilter | PluginFilter) -> PullMatcher:
+        """What judges records by this filter."""
+        if isinstance(wants, PluginFilter):
+            return PluginMatcher(self._log, self._records, self._plugins, wants)
+        return RecordMatcher(self._log, wants)
+
+
+class WantedMessages(NamedTuple):
+    """Which messages of a queue a consumer asks for, apart from its filter."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    max_messages: int
+    max_bytes: int | None = None
+
+
 class FilteredRead:
     """The steps of one pull. `result` is what they have found together."""
 
@@ -151,17 +178,17 @@ class FilteredRead:
         queues: ConsumeQueues,
         reader: MessageReader,
         disk: DiskThreads,
-        pull: Pull,
+        wanted: WantedMessages,
         matcher: PullMatcher,
         limits: TransferLimits,
     ) -> None:
         self._queues = queues
         self._reader = reader
         self._disk = disk
-        self._pull = pull
+        self._wanted = wanted
         self._limits = limits
         self._matcher = matcher
-        self._next_offset = pull.header.queue_offset
+        self._next_offset = wanted.queue_offset
         self._end_offset = self._next_offset + reader.max_filter_units
         self._cold_queue: ConsumeQueue | None = None
         self.result: GetMessageResult | None = None
@@ -170,7 +197,7 @@ class FilteredRead:
     def step(self, units: bytes | None = None) -> None:
         """Judge what is in memory, for a while; `units` are the next ones of the queue, where they had to
         be read. What is not in memory is left to `wait`."""
-        header = self._pull.header
+        wanted = self._wanted
         queue = self._find_queue()
         if queue is not None and units is None:
             units = queue.read_units_nowait(self._next_offset, self._units_left)
@@ -181,8 +208,8 @@ class FilteredRead:
         part = self._reader.get_message(
             queue,
             self._next_offset,
-            header.max_msg_nums,
-            max_bytes=header.max_msg_bytes,
+            wanted.max_messages,
+            max_bytes=wanted.max_bytes,
             limits=self._limits,
             found=self.result,
             matcher=self._matcher,
@@ -191,7 +218,7 @@ class FilteredRead:
         self._add(part)
 
     def _find_queue(self) -> ConsumeQueue | None:
-        return self._queues.find(*self._pull.key)
+        return self._queues.find(self._wanted.topic, self._wanted.queue_id)
 
     @property
     def _units_left(self) -> int:

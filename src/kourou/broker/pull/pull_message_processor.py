@@ -23,12 +23,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.admission import ForbiddenType, PullForbiddenError
-from kourou.broker.filters.plugin_host import PluginFilter
 from kourou.broker.hooks import PullContext
 from kourou.broker.pull.cold_pulls import ColdPullQueues, ColdReadThrottle
-from kourou.broker.pull.filtered_read import FilteredRead, PullMatcher, RecordMatcher
+from kourou.broker.pull.filtered_read import FilteredRead, Matchers, PullMatcher, WantedMessages
 from kourou.broker.pull.long_polling import Pull
-from kourou.broker.pull.plugin_matcher import PluginMatcher
 from kourou.broker.pull.pull_answer import (
     answer_forbidden,
     answer_found,
@@ -51,19 +49,15 @@ from kourou.transport.request import Processor, Request
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kourou.broker.filters.plugin_host import PluginHost
-    from kourou.broker.groups.message_filter import PropertyFilter
     from kourou.broker.hooks import BrokerHooks
     from kourou.broker.pull.long_polling import PullRequestHoldService
     from kourou.broker.settings import LiveConfig
     from kourou.broker.stats.broker_stats import BrokerStatsManager
     from kourou.broker.storage.disk_threads import DiskThreads
-    from kourou.broker.storage.record_reads import RecordReader
     from kourou.broker.tables.offsets import ConsumerOffsetManager
     from kourou.store.log.commit_log import CommitLog
     from kourou.store.queue.consume_queues import ConsumeQueues
     from kourou.store.read.get_message import MessageReader
-    from kourou.transport.tasks import TaskOwner
 
 _COMMIT_OFFSET: Final = PullSysFlag.COMMIT_OFFSET.value
 _SUSPEND: Final = PullSysFlag.SUSPEND.value
@@ -86,13 +80,13 @@ class PullMessageProcessor:
         stats: BrokerStatsManager,
         holds: PullRequestHoldService,
         disk: DiskThreads,
-        requests: TaskOwner,
         address: str,
         hooks: BrokerHooks,
         targets: PullTargets,
-        plugins: PluginHost,
-        records: RecordReader,
+        matchers: Matchers,
         is_cut_off: Callable[[], bool],
+        cold_pulls: ColdPullQueues,
+        cold_reads: ColdReadThrottle,
     ) -> None:
         self._config = config
         self._log = log
@@ -105,18 +99,17 @@ class PullMessageProcessor:
         self._address = address
         self._hooks = hooks
         self._targets = targets
-        self._plugins = plugins
-        self._records = records
+        self._matchers = matchers
         self._is_slave = config.current.is_slave
         self._is_cut_off = is_cut_off
-        self._lines = ColdPullQueues(requests)
+        self._lines = cold_pulls
         # Called with what is delivered to a consumer.
         self.on_delivery: Callable[[GetMessageResult], None] | None = None
         # Called with a request and how many messages and bytes go out for it, for the limits of accounts.
         self.charge: Callable[[Request, int, int], None] | None = None
         self._find_queue = queues.find
         self._reader = reader
-        self._turns = ColdReadThrottle(lambda: log.max_phy_offset)
+        self._turns = cold_reads
         self._large_limits = TransferLimits.of_bytes(max_transfer_bytes)
         self._stock_limits = transfer_limits(config.current)
         self._limits_config = config.current
@@ -153,13 +146,8 @@ class PullMessageProcessor:
                 header.commit_offset,
                 request.connection.remote_address,
             )
-        matcher = None if target.wants is None else self._matcher(target.wants)
+        matcher = None if target.wants is None else self._matchers.make(target.wants)
         self._serve(request, header, target, matcher, may_wait=sys_flag & _SUSPEND != 0)
-
-    def _matcher(self, wants: PropertyFilter | PluginFilter) -> PullMatcher:
-        if isinstance(wants, PluginFilter):
-            return PluginMatcher(self._log, self._records, self._plugins, wants)
-        return RecordMatcher(self._log, wants)
 
     def resume(self, held: Pull) -> None:
         """Run a pull again that has waited; now it is answered, whatever there is, as soon as the peer
@@ -305,8 +293,7 @@ class PullMessageProcessor:
 
     def _serve_filtered(self, pull: Pull, matcher: PullMatcher, *, may_wait: bool) -> None:
         matcher.rest()
-        limits = self._limits(pull.header)
-        read = FilteredRead(self._queues, self._reader, self._disk, pull, matcher, limits)
+        read = self._filtered_read(pull.header, matcher)
         read.step()
         result = read.result
         if read.is_done and result is not None and result.is_loaded:
@@ -315,8 +302,14 @@ class PullMessageProcessor:
         if result is not None and not result.is_loaded:  # in its line a pull keeps no file
             result.release()
             matcher.rest()
-            read = FilteredRead(self._queues, self._reader, self._disk, pull, matcher, limits)
+            read = self._filtered_read(pull.header, matcher)
         self._lines.run(pull.request, partial(self._read_on, pull, read))
+
+    def _filtered_read(self, header: PullMessageRequestHeader, matcher: PullMatcher) -> FilteredRead:
+        wanted = WantedMessages(
+            header.topic, header.queue_id, header.queue_offset, header.max_msg_nums, header.max_msg_bytes
+        )
+        return FilteredRead(self._queues, self._reader, self._disk, wanted, matcher, self._limits(header))
 
     async def _read_on(self, pull: Pull, read: FilteredRead) -> None:
         try:

@@ -261,6 +261,7 @@ class MessageReader:
         """Look at the units one by one."""
         begins: list[int] = []
         ends: list[int] = []
+        offsets = result.queue_offsets
         run_end = -1
         low, high = self._log.min_phy_offset, self._log.max_phy_offset
         count, total = (0, 0) if found is None else (found.message_count, found.size_bytes)
@@ -299,6 +300,7 @@ class MessageReader:
                 begins.append(phy_offset)
             run_end = phy_offset + size
             ends.append(run_end)
+            offsets.append(next_offset - 1)
             count += 1
             total += size
             result.last_phy_offset = phy_offset

@@ -6,6 +6,7 @@ Not here: which messages those are (get_message.py).
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -70,6 +71,8 @@ class GetMessageResult:
     """Whether a reader that continues like this reads a large part of the log."""
     is_full: bool = False
     """Whether the limits leave no room for the next message; known of reads that look at units one by one."""
+    queue_offsets: list[int] = field(default_factory=list)
+    """Of each message, where a read looked at units one by one; else they end at `next_begin_offset`."""
     _cold: list[ColdRun] = field(default_factory=list)
 
     def add_cold(self, log_file: LogFile, phy_offset: int, size_bytes: int) -> None:
@@ -87,6 +90,7 @@ class GetMessageResult:
             run.index += len(self.buffers)
         self._cold += part._cold
         self.buffers += part.buffers
+        self.queue_offsets += part.queue_offsets
         self.is_loaded = self.is_loaded and part.is_loaded
         self.is_dense = part.is_dense
         self.is_full = part.is_full
@@ -97,6 +101,11 @@ class GetMessageResult:
         if part.message_count:
             self.status = GetMessageStatus.FOUND
             self.last_phy_offset = part.last_phy_offset
+
+    def found_offsets(self) -> Sequence[int]:
+        """The queue_offset of each message, in order."""
+        end = self.next_begin_offset
+        return self.queue_offsets or range(end - self.message_count, end)
 
     def load(self) -> None:
         """Read what is not in memory yet; may wait for the disk, in any thread."""
