@@ -35,6 +35,7 @@ from kourou.protocol.bodies.topics import TopicConfig
 from kourou.protocol.codes import PermName, RequestCode, ResponseCode
 from kourou.protocol.headers.pull import PullMessageRequestHeader
 from kourou.protocol.names import NOT_ALLOWED_SEND_TOPICS, REPLY_TOPIC_POSTFIX
+from kourou.protocol.pop.revive_records import MAX_CHECK_POINT_MESSAGES
 from kourou.protocol.properties import MessageConst, get_property
 from kourou.store.log.put_status import PutStatus
 
@@ -46,12 +47,16 @@ if TYPE_CHECKING:
     from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
     from kourou.broker.tables.topics import TopicConfigManager
     from kourou.config.broker import BrokerConfig
+    from kourou.protocol.headers.pop import PopMessageRequestHeader
     from kourou.transport.connection import Connection
     from kourou.transport.request import Request
 
 # What may wait for a sync. A disk that is further behind gets no more: sends are rejected with SYSTEM_BUSY.
 MAX_WAITING_BYTES: Final = 256 * 1024 * 1024
 MAX_WAITING_MESSAGES: Final = 200_000
+
+# A pop that arrives so long after its time was over is not looked at.
+_LATE_MS: Final = 500
 
 _READ: Final = PermName.READ.value
 _WRITE: Final = PermName.WRITE.value
@@ -378,7 +383,7 @@ class Admission:
             raise PullForbiddenError(
                 ForbiddenType.BROKER_FORBIDDEN, f"the broker[{self._address}] pulling message is forbidden"
             )
-        group_config = self._check_group(header)
+        group_config = self._check_group(header.consumer_group, header.topic)
         topic_config = self._topics.table.get(header.topic)
         if topic_config is None:
             raise RequestError(
@@ -391,16 +396,10 @@ class Admission:
         # The tables of a slave are some seconds old: a queue that they do not have is an empty one.
         is_known = header.queue_id < topic_config.read_queue_nums or self.is_slave
         if header.queue_id < 0 or not is_known:
-            raise RequestError(
-                ResponseCode.INVALID_PARAMETER,
-                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
-                f"topicConfig.readQueueNums:[{topic_config.read_queue_nums}] "
-                f"consumer:[{remote_address}]",
-            )
+            raise _illegal_queue(header.queue_id, topic_config, remote_address)
         return topic_config, group_config
 
-    def _check_group(self, header: PullMessageRequestHeader) -> SubscriptionGroupConfig:
-        group = header.consumer_group
+    def _check_group(self, group: str, topic: str) -> SubscriptionGroupConfig:
         group_config = self._groups.find(group)
         if group_config is None:
             raise RequestError(
@@ -411,9 +410,73 @@ class Admission:
                 ForbiddenType.GROUP_FORBIDDEN, f"subscription group no permission, {group}"
             )
         # Apache checks this for consumers with a heartbeat only. Here it holds for the whole group.
-        if self._groups.forbidden(group, header.topic) & _READ:
+        if self._groups.forbidden(group, topic) & _READ:
             raise PullForbiddenError(
                 ForbiddenType.SUBSCRIPTION_FORBIDDEN,
-                f"the consumer group[{group}] is forbidden for topic[{header.topic}]",
+                f"the consumer group[{group}] is forbidden for topic[{topic}]",
             )
         return group_config
+
+    # -- pops ------------------------------------------------------------------------------------
+
+    def check_pop(self, header: PopMessageRequestHeader, remote_address: str) -> None:
+        """RequestError rejects a pop. The first errors of these are those of RocketMQ, in its order."""
+        if self._now_ms() - header.born_time - header.poll_time > _LATE_MS:
+            raise RequestError(
+                ResponseCode.POLLING_TIMEOUT, f"the broker[{self._address}] pop message is timeout too much"
+            )
+        self._check_readable("pop message")
+        if header.max_msg_nums > MAX_CHECK_POINT_MESSAGES:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"the broker[{self._address}] pop message's num is greater than {MAX_CHECK_POINT_MESSAGES}",
+            )
+        config = self._config()
+        if not config.timer_wheel_enable:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"the broker[{self._address}] pop message is forbidden because timerWheelEnable is false",
+            )
+        self.check_popped(header.topic, header.consumer_group, header.queue_id, remote_address)
+        if header.max_msg_nums < 1:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"maxMsgNums[{header.max_msg_nums}] is illegal; ask for 1 to {MAX_CHECK_POINT_MESSAGES}",
+            )
+        max_ms = config.timer_max_delay_sec * 1000
+        if not 0 <= header.invisible_time <= max_ms:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"invisibleTime[{header.invisible_time}] is illegal; it may be 0 to {max_ms} ms "
+                "(timerMaxDelaySec)",
+            )
+        if self.is_slave:
+            raise RequestError(
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                f"the broker[{self._address}] is a slave, which cannot record what is popped; pop from its "
+                "master",
+            )
+
+    def check_popped(self, topic: str, group: str, queue_id: int, remote_address: str) -> None:
+        """RequestError if a group may not pop from a topic, or not from this queue; a negative one is any."""
+        self._check_readable("peeking message")
+        topic_config = self._topics.table.get(topic)
+        if topic_config is None:
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!")
+        if not topic_config.perm & _READ:
+            raise RequestError(ResponseCode.NO_PERMISSION, f"the topic[{topic}] peeking message is forbidden")
+        if queue_id >= topic_config.read_queue_nums:
+            raise _illegal_queue(queue_id, topic_config, remote_address)
+        self._check_group(group, topic)
+
+    def _check_readable(self, what: str) -> None:
+        if not self._config().broker_permission & _READ:
+            raise RequestError(ResponseCode.NO_PERMISSION, f"the broker[{self._address}] {what} is forbidden")
+
+
+def _illegal_queue(queue_id: int, topic_config: TopicConfig, remote_address: str) -> RequestError:
+    return RequestError(
+        ResponseCode.INVALID_PARAMETER,
+        f"queueId[{queue_id}] is illegal, topic:[{topic_config.topic_name}] "
+        f"topicConfig.readQueueNums:[{topic_config.read_queue_nums}] consumer:[{remote_address}]",
+    )

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from kourou.broker.groups.consumers import ConsumerManager
     from kourou.broker.groups.producers import ProducerManager
     from kourou.broker.metrics.broker_metrics import BrokerMetrics
+    from kourou.broker.pop.pop_polling import PopPolling
     from kourou.broker.pull.long_polling import PullRequestHoldService
     from kourou.broker.replication.slave_part import SlavePart
     from kourou.broker.storage.commit_cycle import CommitCycle
@@ -65,6 +66,7 @@ class ServingPart(BrokerPart):
         producers: ProducerManager,
         consumers: ConsumerManager,
         holds: PullRequestHoldService,
+        pollings: Sequence[PopPolling],
         cycles: Cycles,
         commit_cycle: CommitCycle,
         tasks: TaskOwner,
@@ -74,6 +76,7 @@ class ServingPart(BrokerPart):
         self._producers = producers
         self._consumers = consumers
         self._holds = holds
+        self._pollings = pollings
         self._cycles = cycles
         self._commit_cycle = commit_cycle
         self._tasks = tasks
@@ -117,6 +120,8 @@ class ServingPart(BrokerPart):
 
     def _closed(self, connection: Connection) -> None:
         self._producers.connection_closed(connection)
+        for polling in self._pollings:
+            polling.connection_closed(connection)
         if not self._is_stopping:  # the members of a broker that stops notice by themselves
             self._consumers.connection_closed(connection)
 
@@ -128,8 +133,10 @@ class ServingPart(BrokerPart):
         self._cycles.close()
 
     async def _drain(self) -> None:
-        """Answer the pulls that wait for messages, and the sends that wait for the disk."""
+        """Answer the pulls and pops that wait for messages, and the sends that wait for the disk."""
         self._holds.wake_all()
+        for polling in self._pollings:
+            polling.stop()
         await self._requests.wait_idle(_NO_LIMIT_S)
         self._cycles.close()
         while self._commit_cycle.is_waiting:  # noqa: ASYNC110 (the store knows no events)
@@ -161,6 +168,7 @@ class RunningBroker:
         orders = pop_wiring.order_part(services)
         self.in_flight = pop_wiring.in_flight_part(services, delayed.timer_service, orders.service)
         overflow = wiring.overflow_part(services)
+        self.pops = pop_wiring.delivery(services, self.in_flight.in_flight, orders.service)
         handlers: tuple[BrokerPart, ...] = (
             *access,
             wiring.tables_part(services),
@@ -173,6 +181,7 @@ class RunningBroker:
             wiring.pull_part(services),
             orders,
             self.in_flight,
+            self.pops.part,
             sends,
             wiring.producers_part(services),
             HandlersPart(wiring.config_processor(services, retention), *setup.handlers),
@@ -229,6 +238,7 @@ class RunningBroker:
             producers=services.producers,
             consumers=services.consumers,
             holds=services.holds,
+            pollings=(services.pop_polling, services.notice_polling),
             cycles=services.cycles,
             commit_cycle=services.commit_cycle,
             tasks=services.tasks,

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import dataclass
+
 from kourou.broker.delay.timer_service import TimerService
+from kourou.broker.part import HandlersPart
 from kourou.broker.pop.ack_processor import AckProcessor
 from kourou.broker.pop.assignment_processor import AssignmentPart, AssignmentProcessor
 from kourou.broker.pop.check_points import CheckPointTable
 from kourou.broker.pop.in_flight import MessagesInFlight, PopCounts
+from kourou.broker.pop.notices import PopNotices
+from kourou.broker.pop.order_info import OrderKey
 from kourou.broker.pop.order_journal import OrderJournal
 from kourou.broker.pop.order_part import OrderPart
 from kourou.broker.pop.orders import OrderService
 from kourou.broker.pop.part import InFlightPart
+from kourou.broker.pop.peeks import PopPeeks
 from kourou.broker.pop.pop_marks import RevivePopMarks
+from kourou.broker.pop.pop_offsets import PopOffsets
+from kourou.broker.pop.pop_processor import PopProcessor
+from kourou.broker.pop.pop_read import PopReader
 from kourou.broker.pop.pop_recovery import PopRecovery
+from kourou.broker.pop.pop_service import PopService
 from kourou.broker.pop.revive_log import ReviveLog
 from kourou.broker.pop.revive_reader import ReviveReader
 from kourou.broker.pop.revive_service import ReviveService
@@ -161,3 +172,83 @@ def in_flight_part(
         ),
         has_timers=timers is not None,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class PopDelivery:
+    """What gives messages to consumers that pop."""
+
+    part: HandlersPart
+    service: PopService
+    processor: PopProcessor
+
+
+def delivery(services: BrokerServices, in_flight: MessagesInFlight, orders: OrderService) -> PopDelivery:
+    """Pops, peeks, notices and what tools ask about them."""
+
+    def wake(key: OrderKey) -> None:
+        services.pop_polling.wake(*key)
+        services.notice_polling.wake(*key)
+
+    orders.wake = wake
+    store, config = services.store, services.live_config
+    reader = PopReader(
+        config=config,
+        queues=store.queues,
+        reader=store.reader,
+        matchers=services.matchers,
+        disk=services.disk,
+        turns=services.cold_reads,
+        stats=services.stats,
+    )
+    offsets = PopOffsets(
+        config=config,
+        log=store.log,
+        offsets=services.offsets,
+        orders=orders,
+        memory_bytes=reader.memory_bytes,
+    )
+    service = PopService(
+        config=config,
+        admission=services.admission,
+        topics=services.topics,
+        queues=store.queues,
+        offsets=offsets,
+        reader=reader,
+        in_flight=in_flight,
+        orders=orders,
+        polling=services.pop_polling,
+        stats=services.stats,
+        hooks=services.hooks,
+        plugins=services.plugins,
+        now_ms=services.now_ms,
+        random_below=random.randrange,
+    )
+    notices = PopNotices(
+        admission=services.admission,
+        topics=services.topics,
+        queues=store.queues,
+        offsets=offsets,
+        orders=orders,
+        polling=services.notice_polling,
+        now_ms=services.now_ms,
+    )
+    peeks = PopPeeks(
+        config=config,
+        admission=services.admission,
+        topics=services.topics,
+        queues=store.queues,
+        offsets=offsets,
+        reader=reader,
+        random_below=random.randrange,
+    )
+    processor = PopProcessor(
+        service=service,
+        notices=notices,
+        peeks=peeks,
+        polling=services.pop_polling,
+        admission=services.admission,
+        cold_pulls=services.cold_pulls,
+    )
+    processor.charge = services.pulls.charge
+    return PopDelivery(HandlersPart(processor), service, processor)

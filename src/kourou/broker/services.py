@@ -23,6 +23,7 @@ from kourou.broker.groups.rebalance_lock import RebalanceLockManager
 from kourou.broker.hooks import BrokerHooks
 from kourou.broker.part import Handler
 from kourou.broker.pop.order_table import OrderTable
+from kourou.broker.pop.pop_polling import PopPolling, polling_limits
 from kourou.broker.pop.request_modes import RequestModes
 from kourou.broker.pull.cold_pulls import ColdPullQueues, ColdReadThrottle
 from kourou.broker.pull.filtered_read import Matchers
@@ -133,6 +134,9 @@ class BrokerServices:
     lag: ConsumerLag
     holds: PullRequestHoldService
     pulls: PullMessageProcessor
+    pop_polling: PopPolling
+    notice_polling: PopPolling
+    """Of consumers that only want to know when there is something to pop."""
     matchers: Matchers
     cold_pulls: ColdPullQueues
     cold_reads: ColdReadThrottle
@@ -229,6 +233,13 @@ class BrokerServices:
             checks=setup.checks,
         )
         holds = PullRequestHoldService(store.queues.find, cycles.open, lambda pull: pulls.resume(pull))
+
+        def polling(*, wakes_last: bool) -> PopPolling:
+            return PopPolling(
+                limits=lambda: polling_limits(live_config.current), now_ms=now_ms, wakes_last=wakes_last
+            )
+
+        pop_polling, notice_polling = polling(wakes_last=False), polling(wakes_last=True)
         replica_status = ReplicaStatus()
         records = RecordReader(log, disk, requests)
         matchers = Matchers(log, records, plugins)
@@ -259,7 +270,7 @@ class BrokerServices:
             cold_reads=cold_reads,
         )
         store.dispatcher.on_publish.append(StoreStats(stats, now_ms).published)
-        store.dispatcher.on_arrival.append(holds.arrived)
+        store.dispatcher.on_arrival += (holds.arrived, pop_polling.arrived, notice_polling.arrived)
         root = store.config.root
         clock_watch = ClockWatch(clock, lambda: log.max_phy_offset, store.checkpoint.physic_msg_timestamp)
         timers = (
@@ -316,6 +327,8 @@ class BrokerServices:
             lag=lag,
             holds=holds,
             pulls=pulls,
+            pop_polling=pop_polling,
+            notice_polling=notice_polling,
             matchers=matchers,
             cold_pulls=cold_pulls,
             cold_reads=cold_reads,

@@ -539,6 +539,25 @@ class BrokerSettings:
         "autoDeleteUnusedStats", BOOL, True, "Delete the statistics of a topic or group together with it."
     )
 
+    pop_polling_size: int = _pop(
+        "popPollingSize",
+        INT,
+        1_024,
+        "Maximum number of pops that wait, for one topic, group and queue.",
+        low=0,
+    )
+    max_pop_polling_size: int = _pop(
+        "maxPopPollingSize", LONG, 100_000, "Maximum number of pops that wait.", low=0
+    )
+    pop_from_retry_probability: int = _pop(
+        "popFromRetryProbability",
+        INT,
+        20,
+        "In this percentage of pops the retry topic is read first; in the others last.",
+        low=0,
+        high=100,
+        clamped=True,
+    )
     enable_retry_topic_v2: bool = _pop(
         "enableRetryTopicV2",
         BOOL,
@@ -550,4 +569,32 @@ class BrokerSettings:
         BOOL,
         True,
         "Messages in flight to a group that was deleted are not delivered again.",
+    )
+    retrieve_message_from_pop_retry_topic_v1: bool = _pop(
+        "retrieveMessageFromPopRetryTopicV1",
+        BOOL,
+        True,
+        "With `enableRetryTopicV2`, also read retry topics with the other name.",
+    )
+    pop_response_return_actual_retry_topic: bool = _pop(
+        "popResponseReturnActualRetryTopic",
+        BOOL,
+        False,
+        "Return messages of a retry topic as they are stored, with the name of the retry topic.",
+    )
+    init_pop_offset_by_check_msg_in_mem: bool = _pop(
+        "initPopOffsetByCheckMsgInMem",
+        BOOL,
+        True,
+        "A new group that would start at the end of a queue starts at its first message if that is in "
+        "memory.",
+    )
+    enable_pop_message_threshold: bool = _pop(
+        "enablePopMessageThreshold",
+        BOOL,
+        False,
+        "Stop popping from a queue while a group has too many messages of it in flight.",
+    )
+    pop_inflight_message_threshold: int = _pop(
+        "popInflightMessageThreshold", LONG, 10_000, "So many are too many.", low=0
     )

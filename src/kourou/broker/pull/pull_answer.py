@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from kourou.broker.admission import PullForbiddenError
 from kourou.protocol.codes import CommandFlag, ResponseCode, SerializeType
 from kourou.protocol.headers.pull import PullMessageResponseHeader
-from kourou.protocol.layout import FRAME
+from kourou.protocol.layout import FRAME, Buffer
 from kourou.protocol.versions import CURRENT_VERSION
 from kourou.store.read.get_message_result import GetMessageResult, GetMessageStatus
 from kourou.transport.request import Request
@@ -72,10 +73,14 @@ def answer_found(request: Request, result: GetMessageResult, broker_id: int, top
         topic_sys_flag,
         request.opaque,
     )
+    send_records(request, head, result.buffers)
+
+
+def send_records(request: Request, head: bytes, buffers: Sequence[Buffer]) -> None:
+    """Respond with success: a header in JSON, and records, which are not copied."""
     request.answered = True
     if request.meter is not None:
         request.meter.answered(request, 0)
-    buffers = result.buffers
     # What there is, not what there should be: a length that is wrong would leave the client waiting for ever.
     size = 4 + len(head) + (len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers)))
     request.connection.send_parts([_PREFIX.pack(size, len(head)) + head, *buffers], 4 + size)

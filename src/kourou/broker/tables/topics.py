@@ -202,6 +202,11 @@ class TopicConfigManager(ConfigTable):
         config = self.table.get(topic)
         return config is not None and config.order
 
+    def read_queues(self, topic: str) -> int:
+        """How many queues of a topic may be read; 0 where there is no such topic."""
+        config = self.table.get(topic)
+        return 0 if config is None else config.read_queue_nums
+
     def check_topic_name(self, topic: str) -> None:
         """RequestError INVALID_PARAMETER if `topic` is no topic name."""
         check_topic_name(topic)

@@ -21,7 +21,8 @@ _queue_offset = wire_names(queue_offset="offset")
 
 
 class PopMessageRequestHeader(CommandHeader, kw_only=True):
-    """POP_MESSAGE. `queue_id` -1 means any; `init_mode` 0 begins at the oldest, 1 at the newest."""
+    """POP_MESSAGE. `queue_id` -1 means any; `init_mode` 0 begins at the oldest, 1 at the newest. `born_time`
+    0 is now, as in requests without it."""
 
     consumer_group: str
     topic: str
@@ -29,7 +30,7 @@ class PopMessageRequestHeader(CommandHeader, kw_only=True):
     max_msg_nums: Int32
     invisible_time: Int64
     poll_time: Int64
-    born_time: Int64
+    born_time: Int64 = 0
     init_mode: Int32
     exp_type: str | None = None
     exp: str | None = None
@@ -95,7 +96,7 @@ class NotificationRequestHeader(CommandHeader, kw_only=True):
     topic: str
     queue_id: Int32
     poll_time: Int64
-    born_time: Int64
+    born_time: Int64 = 0
     order: bool | None = None
     attempt_id: str | None = None
 

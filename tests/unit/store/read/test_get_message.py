@@ -538,3 +538,13 @@ def test_all_status_words() -> None:
         "NO_MATCHED_LOGIC_QUEUE",
         "NO_MESSAGE_IN_QUEUE",
     }
+
+
+@pytest.mark.parametrize("wanted", [None, "a", "b"])
+def test_the_offsets_of_what_was_found(store: MessageStore, wanted: str | None) -> None:
+    fill(store, 6, tags="ab")
+    codes = None if wanted is None else {tags_code(wanted)}
+    result = get(store, 1, tags_filter=None if codes is None else codes.__contains__)
+    records = [m for buffer in result.buffers for m in decode_records(bytes(buffer))]
+    assert list(result.found_offsets()) == [record.queue_offset for record in records]
+    assert list(get(store, 6).found_offsets()) == []
