@@ -274,17 +274,29 @@ class ResponseError(KourouError):
 
 class AccessDeniedError(ResponseError):
     """Access control of a server refuses the request. `user` is the access key that signed it; empty: it was
-    not signed."""
+    not signed. `wait_ms`: the request was not sent, as the server has rejected this login before, and the
+    client sends none until then; None: this is the server's response."""
 
     def __init__(
-        self, code: int, remark: str, address: str = "", *, user: str = "", remedy: str = ""
+        self,
+        code: int,
+        remark: str,
+        address: str = "",
+        *,
+        user: str = "",
+        remedy: str = "",
+        wait_ms: int | None = None,
     ) -> None:
         super().__init__(code, remark, address)
         self.user = user
         self.remedy = remedy
+        self.wait_ms = wait_ms
 
     def __str__(self) -> str:
-        return f"{super().__str__()}; {self.remedy}" if self.remedy else super().__str__()
+        text = f"{super().__str__()}; {self.remedy}" if self.remedy else super().__str__()
+        if self.wait_ms is None:
+            return text
+        return f"{text}; not sent: the client tries this login again in {self.wait_ms / 1000:.1f} s"
 
 
 class LimitError(ResponseError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,10 +18,11 @@ from kourou import (
     Message,
     MessageExt,
     MessageQueue,
+    Producer,
 )
 from kourou.admin.acls import create_acl, entries_of
 from kourou.admin.session import Admin
-from kourou.admin.users import create_user
+from kourou.admin.users import create_user, update_user
 from kourou.errors import AccessDeniedError, SendFailedError
 from kourou.testing.cluster import Cluster, cluster
 from tests.e2e.client.kit.push_kit import until
@@ -131,3 +133,65 @@ async def test_pulls_with_a_wrong_key_do_not_lock_out_its_user(guarded: Cluster)
             with pytest.raises(AccessDeniedError, match="check signature failed"):
                 await consumer.pull(queue, queue_offset=0)
         await check_not_locked_out(guarded)
+
+
+def check_withheld(errors: list[Exception]) -> None:
+    """The first one is the broker's response; later ones were not sent, and say so."""
+    first, last = errors[0], errors[-1]
+    assert isinstance(first, SendFailedError) and isinstance(first.__cause__, AccessDeniedError)
+    assert first.__cause__.wait_ms is None and "1 attempt" in str(first)
+    assert isinstance(last, AccessDeniedError) and last.wait_ms is not None and last.wait_ms > 0
+    assert "check access key and secret key of user 'shop'; not sent: the client tries this" in str(last)
+    assert sum(isinstance(error, SendFailedError) for error in errors) < 10
+
+
+@pytest.mark.parametrize("options", [{}, {"idempotent": True}], ids=repr)
+async def test_sends_with_a_wrong_key_do_not_lock_out_its_user(
+    guarded: Cluster, options: dict[str, Any]
+) -> None:
+    await check_not_locked_out(guarded)
+    wrong = Credentials(SHOP.access_key, "another-secret")
+    errors: list[Exception] = []
+    async with AsyncProducer("g", namesrv=guarded.namesrv_addr, credentials=wrong, **options) as producer:
+        for _ in range(ROUNDS):
+            with pytest.raises((AccessDeniedError, SendFailedError), match="check signature") as refused:
+                await producer.send(Message("Orders", b"x"))
+            errors.append(refused.value)
+        await check_not_locked_out(guarded)
+        if not options:
+            with pytest.raises(AccessDeniedError, match="not sent"):
+                await producer.send_oneway(Message("Orders", b"x"))
+    check_withheld(errors)
+
+
+async def test_sends_of_the_sync_producer_with_a_wrong_key_do_not_lock_out_its_user(guarded: Cluster) -> None:
+    await check_not_locked_out(guarded)
+
+    def sends() -> list[Exception]:
+        wrong, errors = Credentials(SHOP.access_key, "another-secret"), []
+        with Producer("g", namesrv=guarded.namesrv_addr, credentials=wrong) as producer:
+            for _ in range(ROUNDS):
+                with pytest.raises((AccessDeniedError, SendFailedError), match="check signature") as refused:
+                    producer.send(Message("Orders", b"x"))
+                errors.append(refused.value)
+        return errors
+
+    errors = await asyncio.to_thread(sends)
+    await check_not_locked_out(guarded)
+    check_withheld(errors)
+
+
+async def test_sends_continue_when_the_key_is_put_right_at_the_broker(guarded: Cluster) -> None:
+    await check_not_locked_out(guarded)
+    renewed = Credentials(SHOP.access_key, "renewed-secret")
+    async with AsyncProducer("g", namesrv=guarded.namesrv_addr, credentials=renewed) as producer:
+        with pytest.raises(SendFailedError, match="check signature"):
+            await producer.send(Message("Orders", b"x"))
+        async with Admin(namesrv=guarded.namesrv_addr, credentials=ROOT) as admin:
+            await update_user(admin, [guarded.broker.address], SHOP.access_key, password=renewed.secret_key)
+        with pytest.raises(AccessDeniedError) as withheld:
+            await producer.send(Message("Orders", b"x"))
+        assert withheld.value.wait_ms is not None
+        await asyncio.sleep(withheld.value.wait_ms / 1000)
+        for _ in range(3):
+            assert (await producer.send(Message("Orders", b"x"))).is_ok

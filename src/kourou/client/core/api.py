@@ -109,7 +109,7 @@ class ClientApi:
         self._settings = settings
         self._first_offsets = FirstOffsets()
         self.refusals = RefusalLog()
-        self._logins = LoginBackoff()
+        self.logins = LoginBackoff()
 
     # -- calls -----------------------------------------------------------------------------------
 
@@ -128,10 +128,10 @@ class ClientApi:
     async def exchange(self, address: str, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         """Send a request and return the response, whatever its code. AccessDeniedError: the server has
         rejected the login before, and this request is not sent (LoginBackoff)."""
-        self._logins.check(address, command.code)
+        self.logins.check(address, command.code)
         answer = await self.remoting.call(address, command, timeout_ms)
         error = self.response_error(answer, address) if answer.code in _REFUSAL_CODES else None
-        self._logins.answered(address, command.code, error)
+        self.logins.answered(address, command.code, error)
         return answer
 
     async def call(

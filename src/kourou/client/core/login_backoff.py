@@ -3,8 +3,8 @@
 Servers lock out an address and user after some wrong logins. The loops of one client (heartbeats, pulls,
 routes, offsets) share an account: with a pause for each loop they would still lock out the other clients of
 that user at the same address. So there is one pause for each server. As long as it lasts, requests with a
-code that was rejected fail at once with the server's last answer and are not sent. Then a single request
-checks whether the login is accepted now.
+code that was rejected fail at once with the server's last answer and are not sent; sends, too, as an
+application may repeat them in a loop. Then a single request checks whether the login is accepted now.
 Other codes are sent: a name server may serve routes to unknown users, and reject everything else. A missing
 permission is not a wrong login; servers do not count it.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from kourou.client.core.refusals import is_wrong_login
+from kourou.client.core.refusals import is_rejected_login
 from kourou.clock import Clock
 from kourou.errors import AccessDeniedError, ResponseError
 
@@ -40,6 +40,11 @@ class LoginBackoff:
         self._clock = clock or Clock()
         self._rejected: dict[str, _Rejected] = {}
 
+    @property
+    def has_rejected(self) -> bool:
+        """Whether any server has rejected the login; otherwise neither requests nor successes matter here."""
+        return bool(self._rejected)
+
     def check(self, address: str, code: int) -> None:
         """Called before a request: AccessDeniedError if it must not be sent now."""
         rejected = self._rejected.get(address)
@@ -48,7 +53,14 @@ class LoginBackoff:
         now_ms = self._clock.monotonic_ms()
         if now_ms < rejected.until_ms:
             last = rejected.error
-            raise AccessDeniedError(last.code, last.remark, last.address, user=last.user, remedy=last.remedy)
+            raise AccessDeniedError(
+                last.code,
+                last.remark,
+                last.address,
+                user=last.user,
+                remedy=last.remedy,
+                wait_ms=rejected.until_ms - now_ms,
+            )
         # If this request gets no answer, another one is sent after the same pause.
         rejected.is_probing = True
         rejected.until_ms = now_ms + rejected.pause_ms
@@ -56,7 +68,7 @@ class LoginBackoff:
     def answered(self, address: str, code: int, error: ResponseError | None = None) -> None:
         """A server has answered a request, with an error or without one."""
         rejected = self._rejected.get(address)
-        if not isinstance(error, AccessDeniedError) or not is_wrong_login(error.remark):
+        if not is_rejected_login(error):
             if rejected is not None and code in rejected.codes:
                 del self._rejected[address]
             return

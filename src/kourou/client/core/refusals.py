@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import Final
+from typing import Final, TypeGuard
 
 from kourou.client.core.credentials import Credentials
 from kourou.clock import Clock
@@ -68,6 +68,11 @@ def is_access_refusal(code: int, remark: str) -> bool:
 def is_wrong_login(remark: str) -> bool:
     """Whether a refusal says that user and key are not those of an account, rather than what it may do."""
     return _IDENTITY.search(remark) is not None or "cannot be null" in remark
+
+
+def is_rejected_login(error: Exception | None) -> TypeGuard[AccessDeniedError]:
+    """Whether a server has refused a request because of its user or key."""
+    return isinstance(error, AccessDeniedError) and is_wrong_login(error.remark)
 
 
 def _remedy(remark: str, user: str) -> str:

@@ -258,11 +258,18 @@ def is_master_away(error: Exception) -> bool:
     return is_route_stale(error)
 
 
+def is_withheld(error: Exception) -> bool:
+    """Whether the request was not sent, since the server has rejected the login before."""
+    return isinstance(error, AccessDeniedError) and error.wait_ms is not None
+
+
 def describe_attempt(broker_name: str, address: str, error: Exception) -> str:
     """One failed attempt, for an error message."""
     if isinstance(error, ResponseError):
         words = error.remark
         if isinstance(error, AccessDeniedError):
+            if is_withheld(error):
+                return f"broker {broker_name}: {error}"
             words = f"{words.removesuffix('.')}; {error.remedy}"
         return f"broker {broker_name} at {address} answered code {error.code}: {words}"
     hint = f" ({_CONTAINER_HINT})" if isinstance(error, ConnectError) else ""
@@ -293,6 +300,8 @@ class PendingSend:
     answers_before = 0
     patience = 1
     """How many times `attempt_timeout_ms` the next attempt may take."""
+    is_tried = False
+    """Whether an attempt has failed that was not withheld."""
     waits_for: str | None = None
     """What it waits for, for the error message; None: a connection; empty: said by the attempts."""
     repeats_in: MessageQueue | None = None

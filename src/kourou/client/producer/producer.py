@@ -266,7 +266,8 @@ class AsyncProducer(AsyncBlockOnly):
         Raises MessageRefusedError for a message that no broker would accept, NoRouteError, ResponseError
         for a response that another broker would give too, SendFailedError otherwise; `timeout_ms`
         (default: `send_timeout_ms`) bounds the whole call. After a timeout the message may be stored
-        nevertheless (`may_be_stored`). `sequence`: of a producer with `explicit_sequences`.
+        nevertheless (`may_be_stored`). AccessDeniedError with `wait_ms`: the broker has rejected the key of
+        this client, and the message was not sent. `sequence`: of a producer with `explicit_sequences`.
         """
         sends = self._running()
         choose = self._choice(message, queue, selector, arg, sharding_key)

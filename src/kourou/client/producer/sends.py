@@ -16,7 +16,7 @@ from typing import Final
 
 from kourou.client.core.failure_log import FailureLog
 from kourou.client.core.instance import ClientInstance
-from kourou.client.core.refusals import response_error
+from kourou.client.core.refusals import is_rejected_login, response_error
 from kourou.client.core.routes import TopicRoute
 from kourou.client.producer.limit_waits import LimitWaits
 from kourou.client.producer.master_waits import MasterWaits, SilentMasters
@@ -30,6 +30,7 @@ from kourou.client.producer.pending_send import (
     is_master_away,
     is_retriable,
     is_route_stale,
+    is_withheld,
 )
 from kourou.client.producer.producer_hooks import ProducerHook, SendContext, call_hooks
 from kourou.client.producer.producer_options import ProducerOptions
@@ -38,6 +39,7 @@ from kourou.client.producer.queue_choice import LatencyFaults, QueuePicker
 from kourou.client.producer.send_request import ONEWAY, SendFrames, SendRequest
 from kourou.client.producer.send_result import SEND_STATUSES, SendResult, SendStatus, send_result
 from kourou.errors import (
+    AccessDeniedError,
     CallTimeoutError,
     ClientStateError,
     ConnectError,
@@ -81,6 +83,7 @@ class Sends:
         self._before = [hook.before_send for hook in hooks]
         self._after = [hook.after_send for hook in hooks]
         self._failures = failures
+        self._logins = instance.api.logins
         self._frames = SendFrames(
             group, options.create_topic_key, options.default_topic_queue_nums, instance.settings.credentials
         )
@@ -145,9 +148,11 @@ class Sends:
             send.queue = queue
             send.attempts_left -= 1
             send.send_queue = send_queue = self._send_queue(queue)
+            if self._logins.has_rejected:
+                self._logins.check(send_queue.address, send.request.code)
             if self._before:
                 self._call_before(send, queue, send_queue.address)
-        except NoRouteError as error:
+        except (NoRouteError, AccessDeniedError) as error:
             self.failed(send, error)
         except Exception as error:  # raised by the caller's selector
             self.fail(send, error)
@@ -244,8 +249,11 @@ class Sends:
         if status is None:
             credentials = self._instance.settings.credentials
             error = response_error(answer.code, answer.remark or "", send_queue.address, credentials)
+            self._logins.answered(send_queue.address, send.request.code, error)
             self.failed(send, error)
             return
+        if self._logins.has_rejected:
+            self._logins.answered(send_queue.address, send.request.code)
         result = send_result(answer, status, queue, send.request.uniq_key, send.messages[0].topic)
         if self.faults is not None:
             latency_ms = (self._loop.time() - send.written_at) * 1000
@@ -272,6 +280,7 @@ class Sends:
                 send.attempts.pop()  # the same again: a send may wait often
         self._record_attempt(send, describe_attempt(broker_name, address, error))
         send.may_be_stored |= _may_be_stored(error)
+        send.is_tried |= not is_withheld(error)
         if self.faults is not None and queue is not None:
             is_reachable = not isinstance(error, ConnectError)
             self.faults.update(broker_name, 0.0, isolate=True, reachable=is_reachable)
@@ -290,6 +299,8 @@ class Sends:
         elif is_master_away(error) and self._may_wait(send) and not self._has_other_broker(send):
             self._wait_for_master(send, error)
         elif send.attempts_left <= 0 or self._is_out_of_time(send):
+            self._give_up(send, error)
+        elif is_rejected_login(error) and not self._has_other_broker(send):
             self._give_up(send, error)
         else:
             self._retry(send, refresh=is_route_stale(error))
@@ -380,6 +391,9 @@ class Sends:
         self._leave(send)
 
     def _give_up(self, send: PendingSend, cause: Exception | None) -> None:
+        if cause is not None and is_withheld(cause) and not (send.is_tried or send.may_be_stored):
+            self.fail(send, cause)
+            return
         name = send.awaited_broker
         error = SendFailedError(
             send.messages[0].topic,
@@ -415,6 +429,7 @@ class Sends:
         route = await self._instance.routes.get(request.topic, to_publish=True)
         queue = self._picker.pick(route.publish_queues) if choose is None else choose(route.publish_queues)
         send_queue = self._send_queue(queue)
+        self._logins.check(send_queue.address, request.code)
         connection = await self._instance.remoting.connection(send_queue.address)
         await connection.wait_writable()
         context = None

@@ -68,7 +68,8 @@ class SyncProducer(SyncClient[ProducerT]):
         Raises MessageRefusedError for a message that no broker would accept, NoRouteError, ResponseError
         for a response that another broker would give too, SendFailedError otherwise; `timeout_ms`
         (default: `send_timeout_ms`) bounds the whole call. After a timeout the message may be stored
-        nevertheless (`may_be_stored`). `sequence`: of a producer with `explicit_sequences`.
+        nevertheless (`may_be_stored`). AccessDeniedError with `wait_ms`: the broker has rejected the key of
+        this client, and the message was not sent. `sequence`: of a producer with `explicit_sequences`.
         """
 
         def begin() -> asyncio.Future[SendResult] | Coroutine[Any, Any, SendResult]:
