@@ -31,5 +31,5 @@ def test_an_extra_installs_though_no_package_index_has_kourou() -> None:
 def test_every_client_is_in_the_guide() -> None:
     guide = (PROJECT / "docs" / "client.md").read_text()
     clients = [name for name in kourou.__all__ if name.endswith(("Producer", "Consumer", "Reader"))]
-    assert len(clients) == 11
+    assert len(clients) == 13
     assert [name for name in clients if name.removeprefix("Async") not in guide] == []

@@ -209,6 +209,33 @@ async def test_an_extended_message_is_acknowledged_by_its_new_handle() -> None:
     assert pops.acked == [1] and pops.requests.count(RequestCode.ACK_MESSAGE) == 1
 
 
+async def test_an_extend_that_is_cancelled_is_followed_by_an_ack_of_its_new_handle() -> None:
+    pops = Pops(1)
+    held: list[Request] = []
+    handles: list[str] = []
+    pops.refusals[RequestCode.CHANGE_MESSAGE_INVISIBLETIME] = [held.append]
+
+    def ack(request: Request) -> None:
+        handles.append(request.header(AckMessageRequestHeader).extra_info)
+        request.reply()
+
+    pops.refusals[RequestCode.ACK_MESSAGE] = [ack]
+    async with scripted(stored(), others=pops.processors) as broker, consumer(broker) as popper:
+        await popper.subscribe(TOPIC)
+        (message,) = await popper.receive()
+        extending = asyncio.create_task(message.extend(120_000))
+        while not held:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        extending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await extending
+        acked = asyncio.create_task(message.ack())
+        await asyncio.sleep(0.05)
+        pops._change(held[0])
+        await acked
+    assert handles == ["0 1700000009999 120000 0 0 scripted 0 0"]
+
+
 async def test_a_block_that_fails_returns_what_it_still_holds() -> None:
     pops = Pops(3)
     async with scripted(stored(), others=pops.processors) as broker, consumer(broker) as popper:

@@ -65,15 +65,24 @@ class LeaseCalls:
         check_int("delay_ms", delay_ms, at_least=0)
         if delay_ms > MAX_INVISIBLE_MS:
             raise ValueError(f"delay_ms is {delay_ms}; it must be at most {MAX_INVISIBLE_MS}")
-        await self._change(message, delay_ms, "it cannot be returned")
-        message.lease.state = LeaseState.RETURNED
+        await self._change(message, delay_ms, "it cannot be returned", LeaseState.RETURNED)
 
     async def extend(self, message: LeasedMessage, invisible_ms: int) -> None:
         """Have a message stay invisible for that time from now."""
         check_invisible_ms("invisible_ms", invisible_ms)
         await self._change(message, invisible_ms, "it cannot be extended")
 
-    async def _change(self, message: LeasedMessage, invisible_ms: int, what: str) -> None:
+    async def _change(
+        self, message: LeasedMessage, invisible_ms: int, what: str, after: LeaseState = LeaseState.HELD
+    ) -> None:
+        # Shielded: a caller that is cancelled must not leave the message with its old handle.
+        changed = asyncio.ensure_future(self._change_held(message, invisible_ms, what, after))
+        changed.add_done_callback(_retrieve)
+        await asyncio.shield(changed)
+
+    async def _change_held(
+        self, message: LeasedMessage, invisible_ms: int, what: str, after: LeaseState
+    ) -> None:
         lease = message.lease
         self._instance.check_running()
         async with lease.changing:
@@ -82,6 +91,7 @@ class LeaseCalls:
                 raise ClientStateError(f"message {message.msg_id} was {done} before, so {what}")
             self._check_held(message, what)
             await self._calls.change(lease, invisible_ms)
+            lease.state = after
 
     def _check_held(self, message: LeasedMessage, what: str) -> None:
         if message.lease.is_over(self._loop.time()):
@@ -155,3 +165,8 @@ class LeaseCalls:
 def _log_ack(message: LeasedMessage, outcome: asyncio.Future[None]) -> None:
     if not outcome.cancelled() and (error := outcome.exception()) is not None:
         _log.warning("message %s is delivered again: its ack failed: %s", message.msg_id, error)
+
+
+def _retrieve(changed: asyncio.Future[None]) -> None:
+    if not changed.cancelled():
+        changed.exception()  # retrieved, since the caller may have been cancelled
