@@ -33,14 +33,13 @@ class RevivePopMarks:
         self._durable_count = 0
 
     def ends(self) -> dict[str, dict[int, int]]:
-        """The ends of the timer topic and the revive queues, as far as these are there."""
-        places = [(TIMER_TOPIC, 0), *((self._topic, each) for each in self._queues.queue_ids(self._topic))]
-        ends: dict[str, dict[int, int]] = {}
-        for topic, queue_id in places:
-            queue = self._queues.find(topic, queue_id)
-            if queue is not None:
-                ends.setdefault(topic, {})[queue_id] = queue.max_queue_offset
-        return ends
+        """The ends of the timer topic and the revive queues; those that are not there are empty."""
+        timers = self._queues.find(TIMER_TOPIC, 0)
+        revive = (self._queues.get(self._topic, each) for each in self._queues.queue_ids(self._topic))
+        return {
+            TIMER_TOPIC: {0: 0 if timers is None else timers.max_queue_offset},
+            self._topic: {queue.queue_id: queue.max_queue_offset for queue in revive},
+        }
 
     def durable_steps(self) -> Steps[None]:
         """Have the records of all pops so far on disk. OSError: they are not."""

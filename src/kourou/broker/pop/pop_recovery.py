@@ -85,6 +85,8 @@ class PopRecovery:
         for record, code in early:
             apply_ack(self._table, record, code, self._own_broker)
         moved = self._move_offsets()
+        if not self._offsets.knows_pops:  # a kill would leave a file that does not say what it counts
+            self._offsets.persist()
         if len(self._table) or moved:
             _log.info(
                 "%d popped messages are in flight; %d queues were popped from after their consumer offsets "
@@ -139,10 +141,10 @@ class PopRecovery:
     def _move_offsets(self) -> int:
         """Move groups behind what they have popped; how many queues of groups."""
         moved = set()
-        for topic, queue_id, begin in self._offsets.popped_from():
-            if topic not in (TIMER_TOPIC, self._topic):
-                continue
-            for _, unit in self._units(topic, queue_id, begin):
+        revive_queues = [(self._topic, queue_id) for queue_id in self._queues.queue_ids(self._topic)]
+        for topic, queue_id in ((TIMER_TOPIC, 0), *revive_queues):
+            begin = self._offsets.popped_from(topic, queue_id)
+            for _, unit in () if begin is None else self._units(topic, queue_id, begin):
                 if unit.tags_code != CHECK_POINT_CODE:
                     continue
                 record = decode_revive_record(self._commit_log.read(unit.phy_offset, unit.size))

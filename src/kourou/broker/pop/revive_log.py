@@ -130,23 +130,30 @@ class ReviveLog:
     def _put_acks(self) -> None:
         acks, self._acks = self._acks, {}
         for check_point, merged in acks.items():
+            message = self._ack_message(check_point, merged.bits)
+            done = partial(_answer, merged.waiting)
             try:
-                self.put_ack(check_point, merged.bits, partial(_answer, merged.waiting))
+                stored = partial(self._ack_stored, check_point, merged.bits, message, done)
+                self._writer.put(message, stored, wait=True)
             except PutRefusedError as refusal:
                 check_point.acking &= ~merged.bits
-                _answer(merged.waiting, refusal.status)
+                done(refusal.status)
 
-    def put_ack(self, check_point: CheckPoint, bits: int, done: PopStored) -> None:
-        """As `ack`, with a record of its own, which follows what was put before. PutRefusedError."""
+    def put_ack_now(self, check_point: CheckPoint, bits: int, done: PopStored) -> None:
+        """As `ack`, for messages whose time is over: the record goes to the revive queue at once, behind what
+        was put before. PutRefusedError: nothing is put, and `done` is not called."""
+        message = self._ack_message(check_point, bits)
+        stored = partial(self._ack_stored, check_point, bits, message, done)
+        self._writer.put_now(message, stored, wait=True)
+        check_point.acking |= bits
+
+    def _ack_message(self, check_point: CheckPoint, bits: int) -> InnerMessage:
         offsets = check_point.offsets_of(bits)
         body = _ack_body(check_point, offsets)
         tag = ACK_TAG if len(offsets) == 1 else BATCH_ACK_TAG
-        message = self._message(
+        return self._message(
             tag, body, body.uniq_key, check_point.revive_queue_id, check_point.visible_again_ms
         )
-        stored = partial(self._ack_stored, check_point, bits, message, done)
-        check_point.acking |= bits
-        self._writer.put(message, stored, wait=True)
 
     def _ack_stored(
         self,

@@ -228,7 +228,7 @@ class ReviveService:
         waiting = []
         for check_point, bits in acked:
             stored: asyncio.Future[PutStatus] = loop.create_future()
-            self._log.put_ack(check_point, bits, partial(_resolve, stored))
+            self._log.put_ack_now(check_point, bits, partial(_resolve, stored))
             waiting.append(stored)
         for stored in waiting:
             status = await stored

@@ -135,7 +135,7 @@ class OffsetProcessor:
     def get_all_consumer_offset(self, request: Request) -> None:
         """GET_ALL_CONSUMER_OFFSET: the whole table."""
         offsets = self._offsets
-        popped_from, floors = offsets.current_popped_from() or None, offsets.floors.table or None
+        popped_from, floors = offsets.current_popped_from(), offsets.floors.table or None
         table = ConsumerOffsetSerializeWrapper(
             offsets.offset_table, offsets.data_version, popped_from, floors
         )

@@ -69,7 +69,8 @@ class ConsumerOffsetManager(ConfigTable):
         self.may_commit: Callable[[], bool] | None = None
         # Where the records of pops end; None: there is no POP.
         self.pop_marks: PopMarks | None = None
-        self._popped_from: OffsetTable = {}
+        # As loaded or followed. None: the table counts no pops, as there was no file.
+        self._popped_from: OffsetTable | None = None
         # Topics by group and groups by topic, for lists; dropped when the table gets or loses a key.
         self._names: tuple[dict[str, list[str]], dict[str, list[str]]] | None = None
         # Called with a topic of which a group has an offset for the first time, or goes back.
@@ -89,7 +90,7 @@ class ConsumerOffsetManager(ConfigTable):
             _copied(self.offset_table),
             _copied(self._pull_offsets) or None,
             self.data_version,
-            self.current_popped_from() or None,
+            self.current_popped_from(),
         )
 
     def _steps_before(self) -> Steps[None]:
@@ -163,15 +164,22 @@ class ConsumerOffsetManager(ConfigTable):
         self._names, self.is_dirty = None, True
         return True
 
-    def popped_from(self) -> list[tuple[str, int, int]]:
-        """Topic, queue id, and where the records of pops begin that the loaded table does not count."""
-        return [
-            (topic, queue_id, begin)
-            for topic, queues in self._popped_from.items()
-            for queue_id, begin in queues.items()
-        ]
+    def popped_from(self, topic: str, queue_id: int) -> int | None:
+        """Where the records of pops begin in a queue that the loaded table does not count; None: that is not
+        known."""
+        if self._popped_from is None:
+            return 0
+        if not self._popped_from:
+            return None
+        # A queue that was not there then.
+        return self._popped_from.get(topic, {}).get(queue_id, 0)
 
-    def current_popped_from(self) -> OffsetTable:
+    @property
+    def knows_pops(self) -> bool:
+        """Whether what was loaded says which pops it counts. Apache's file does not."""
+        return self._popped_from is None or bool(self._popped_from)
+
+    def current_popped_from(self) -> OffsetTable | None:
         """Where the records of pops begin that the table does not count as it is now: a slave's counts what
         its master's did."""
         marks = self.pop_marks
