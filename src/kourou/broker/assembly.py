@@ -225,6 +225,7 @@ class RunningBroker:
             self.metrics = make_metrics(
                 services,
                 journal,
+                overflow.service,
                 transactions,
                 master.server,
                 bulk_handler,

@@ -19,6 +19,7 @@ from kourou.transport.request_latency import RequestLatency
 
 if TYPE_CHECKING:
     from kourou.broker.atomic.journal import Journal
+    from kourou.broker.overflow.overflow_service import OverflowService
     from kourou.broker.replication.replica_server import ReplicaServer
     from kourou.broker.services import BrokerServices
     from kourou.broker.transactions.transactions import Transactions
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 def make_metrics(
     services: BrokerServices,
     journal: Journal,
+    overflow: OverflowService,
     transactions: Transactions,
     replicas: ReplicaServer,
     fast_path: BulkHandler | None,
@@ -52,6 +54,7 @@ def make_metrics(
         damages=store.damages,
         sequences=store.producers.table,
         atomics=journal,
+        overflow=overflow,
         queue_folder=store.config.queue_folder,
         stats=services.stats,
         commit_cycle=services.commit_cycle,

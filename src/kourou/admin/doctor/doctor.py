@@ -25,6 +25,7 @@ from kourou.admin.doctor.checks_groups import (
     check_unheld_queues,
 )
 from kourou.admin.doctor.checks_machine import check_machine
+from kourou.admin.doctor.checks_overflow import check_overflow
 from kourou.admin.doctor.checks_replication import check_replication
 from kourou.admin.doctor.checks_servers import (
     check_addresses,
@@ -61,6 +62,7 @@ _ONE_SNAPSHOT_CHECKS: Final[dict[str, Check]] = {
     "permissions": check_permissions,
     "topics on all masters": check_spread,
     "order configuration": check_order_conf,
+    "overflow": check_overflow,
     "subscriptions": check_subscriptions,
     "queues without consumer": check_unheld_queues,
     "client ids": check_client_ids,

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from kourou.broker.groups.consumers import ConsumerManager
     from kourou.broker.groups.producers import ClientChannel, ProducerManager
     from kourou.broker.metrics.exporter import BrokerExporter
+    from kourou.broker.overflow.overflow_service import OverflowService
     from kourou.broker.pull.long_polling import PullRequestHoldService
     from kourou.broker.replication.replica_server import ReplicaServer
     from kourou.broker.settings import KernelStatus, LiveConfig
@@ -99,6 +100,7 @@ class BrokerMetrics:
     damages: KnownDamages
     sequences: ProducerTable
     atomics: Journal
+    overflow: OverflowService
     queue_folder: Path
     stats: BrokerStatsManager
     commit_cycle: CommitCycle
@@ -221,6 +223,7 @@ class BrokerMetrics:
                 [((kind,), count) for kind, count in access.refusal_counts()], scope
             )
         yield from self._atomics()
+        yield from self._overflow()
         usages = [(str(folder), usage) for folder, usage in on_disk.log_folders.items()]
         yield own.DISK_TOTAL.family([((name,), usage.total_bytes) for name, usage in usages], scope)
         yield own.DISK_FREE.family([((name,), usage.usable_bytes) for name, usage in usages], scope)
@@ -242,6 +245,22 @@ class BrokerMetrics:
         yield own.ATOMIC_OLDEST.value(max(0, *ages_ms, 0) / 1000, scope)
         yield own.ATOMIC_STAGED.value(table.staged_bytes, scope)
         yield own.ATOMIC_UNCONFIRMED.value(len(table.decisions), scope)
+
+    def _overflow(self) -> Iterator[Family]:
+        watches, scope = self.overflow.watches.values(), self.scope
+        states = [((watch.topic, watch.rule.policy.value), watch) for watch in watches]
+        yield own.OVERFLOW_SHARE.family([(labels, watch.share) for labels, watch in states], scope)
+        yield own.OVERFLOW_ACTIVE.family(
+            [(labels, int(watch.over_since_ms is not None)) for labels, watch in states], scope
+        )
+        yield own.OVERFLOW_REJECTED.family([((watch.topic,), watch.rejected) for watch in watches], scope)
+        counts = list(self.overflow.dropped_by_topic())
+        yield own.OVERFLOW_DROPPED.family(
+            [((topic, group), dropped) for topic, group, dropped, _ in counts], scope
+        )
+        yield own.OVERFLOW_DEAD_LETTERED.family(
+            [((topic, group), dead_lettered) for topic, group, _, dead_lettered in counts], scope
+        )
 
     def _slaves(self) -> Iterator[Family]:
         if self.config.current.is_slave:

@@ -112,6 +112,37 @@ ATOMIC_UNCONFIRMED: Final = Metric(
     Kind.GAUGE,
     "Decisions of the broker as coordinator that some other broker has not confirmed.",
 )
+OVERFLOW_SHARE: Final = Metric(
+    "kourou_overflow_share",
+    Kind.GAUGE,
+    "Of topics with an overflow policy: how much of a limit the backlog of the slowest live group uses; 1 at "
+    "the limit.",
+    ("topic", "policy"),
+)
+OVERFLOW_ACTIVE: Final = Metric(
+    "kourou_overflow_active",
+    Kind.GAUGE,
+    "1 while sends to the topic are rejected, or for a minute after messages were dropped, else 0.",
+    ("topic", "policy"),
+)
+OVERFLOW_REJECTED: Final = Metric(
+    "kourou_overflow_rejected_total",
+    Kind.COUNTER,
+    "Sends that were rejected since the backlog of the topic was over its limit.",
+    ("topic",),
+)
+OVERFLOW_DROPPED: Final = Metric(
+    "kourou_overflow_dropped_total",
+    Kind.COUNTER,
+    "Messages that a group does not get since an overflow policy has dropped them; kept over restarts.",
+    ("topic", "consumer_group"),
+)
+OVERFLOW_DEAD_LETTERED: Final = Metric(
+    "kourou_overflow_dead_lettered_total",
+    Kind.COUNTER,
+    "Messages that an overflow policy has put to the dead letters of a group; kept over restarts.",
+    ("topic", "consumer_group"),
+)
 SLAVES: Final = Metric("kourou_slaves", Kind.GAUGE, "Slaves that follow this master.")
 SLAVE_LAG_BYTES: Final = Metric(
     "kourou_slave_lag_bytes", Kind.GAUGE, "How much of the log a slave has not acknowledged.", ("slave",)

@@ -12,6 +12,7 @@ from kourou.cli.admin.kourou.forget import ATOMIC_FORGET, PRODUCER_FORGET
 from kourou.cli.admin.kourou.handover import HANDOVER
 from kourou.cli.admin.kourou.redrive import REDRIVE
 from kourou.cli.admin.kourou.top import TOP
+from kourou.cli.admin.kourou.topic_overflow import TOPIC_OVERFLOW
 
 KOUROU_COMMANDS: Final[tuple[AdminCommand, ...]] = (
     TOP,
@@ -21,6 +22,7 @@ KOUROU_COMMANDS: Final[tuple[AdminCommand, ...]] = (
     ATOMIC_LIST,
     ATOMIC_FORGET,
     PRODUCER_FORGET,
+    TOPIC_OVERFLOW,
     COMPLETION,
 )
 """In the order of the command list."""

@@ -11,6 +11,7 @@ import msgspec
 
 from kourou.admin.brokers import GroupQueueLag
 from kourou.admin.connections import consumers_of_topic
+from kourou.admin.overflow import describe_limits, list_overflow
 from kourou.admin.session import BrokerAddress
 from kourou.admin.topic_kinds import TopicKind, message_kind, own_topics, topic_kind
 from kourou.admin.topics import QueueStatus, TopicStatus, perm_letters, topic_status
@@ -22,7 +23,9 @@ from kourou.console.lag_table import LagTable
 from kourou.console.paging import Page, PageQuery, cut_page
 from kourou.errors import KourouError, ResponseError
 from kourou.protocol.bodies import TopicConfig, TopicRouteData
+from kourou.protocol.bodies.overflow import TopicOverflow
 from kourou.protocol.codes import ResponseCode
+from kourou.protocol.overflow_rule import POLICY
 from kourou.wording import suggestion
 
 TopicTable = dict[str, dict[str, TopicConfig]]
@@ -159,6 +162,17 @@ class TopicGroup(msgspec.Struct, frozen=True, kw_only=True):
     queues: list[GroupQueueLag]
 
 
+class OverflowOnBroker(msgspec.Struct, frozen=True, kw_only=True):
+    """What the overflow policy of a topic does on one broker."""
+
+    broker_name: str
+    state: TopicOverflow
+    limits: str
+    """The backlog against the limits, in words."""
+    dropped: int
+    dead_lettered: int
+
+
 class TopicView(msgspec.Struct, frozen=True, kw_only=True):
     """One topic."""
 
@@ -174,6 +188,7 @@ class TopicView(msgspec.Struct, frozen=True, kw_only=True):
     messages: int
     put_tps: float
     groups: list[TopicGroup]
+    overflow: list[OverflowOnBroker]
     as_of: int
     problems: list[str]
     commands: list[str]
@@ -182,12 +197,13 @@ class TopicView(msgspec.Struct, frozen=True, kw_only=True):
 async def _topic(call: Call[NoQuery, NoBody]) -> TopicView:
     topic, view, admin = call.path["topic"], call.view, call.admin
     configs, problems = await topic_settings(view, topic)
-    masters, lags, route, status, online = await asyncio.gather(
+    masters, lags, route, status, online, overflow = await asyncio.gather(
         admin.masters(),
         view.lag_table(),
         admin.api.topic_route(topic),
         _status(call, topic),
         _consumers(call, topic),
+        _overflow(call, topic, configs.values()),
     )
     return TopicView(
         topic=topic,
@@ -200,6 +216,7 @@ async def _topic(call: Call[NoQuery, NoBody]) -> TopicView:
         messages=sum(queue.max_offset - queue.min_offset for queue in status.queues),
         put_tps=round(status.put_tps, 2),
         groups=await _topic_groups(view, topic, lags.data, online),
+        overflow=overflow,
         as_of=lags.as_of,
         problems=list(
             dict.fromkeys(
@@ -209,6 +226,26 @@ async def _topic(call: Call[NoQuery, NoBody]) -> TopicView:
         commands=[mqadmin(call, name, "-t", topic) for name in ("topicRoute", "topicStatus")]
         + [mqadmin(call, "consumerProgress", "-g", group, "-t", topic) for group in online[:3]],
     )
+
+
+async def _overflow(
+    call: Call[Any, Any], topic: str, configs: Iterable[TopicConfig]
+) -> list[OverflowOnBroker]:
+    """Brokers are asked only if the topic has a policy."""
+    if not any(POLICY in config.attributes for config in configs):
+        return []
+    return [
+        OverflowOnBroker(
+            broker_name=broker.broker_name,
+            state=state,
+            limits=describe_limits(state),
+            dropped=sum(count.dropped for count in state.groups),
+            dead_lettered=sum(count.dead_lettered for count in state.groups),
+        )
+        for broker in await list_overflow(call.admin, topic=topic)
+        for state in broker.topics
+        if state.policy
+    ]
 
 
 async def topic_settings(view: ClusterView, topic: str) -> tuple[dict[str, TopicConfig], list[str]]:

@@ -26,6 +26,7 @@ export default function TopicPage({ params }) {
     <//>
     <${Loaded} read=${read}>${(data) => html`
       <${Tiles} topic=${data} />
+      <${Overflow} topic=${data} />
       ${data.route === null && html`<${Note} kind="warn">${t("topic.no_route")}<//>`}
       <${Tabs} label=${t("topic.views")} tabs=${[
         { id: "queues", label: t("topic.queues"), count: data.queues.length, render: () => html`<${Queues} topic=${data} />` },
@@ -76,6 +77,12 @@ function Tiles({ topic }) {
     <${Tile} label=${t("topic.last_message")} value=${html`<${Time} ms=${last} relative />`} />
     <${Tile} label=${t("topic.total_lag")} value=${compact(lag)} unit=${t("topic.messages_unit")} title=${number(lag)} kind=${lag > 0 ? "warn" : undefined} />
   </div>`;
+}
+
+function Overflow({ topic }) {
+  return topic.overflow.map((item) => html`<${Note} key=${item.broker_name} kind=${item.state.overSinceMs === null ? "info" : "warn"}>
+    ${t("topic.overflow", { broker: item.broker_name, policy: item.state.policy, limits: item.limits, group: item.state.slowestGroup || "–", rejected: number(item.state.rejected), dropped: number(item.dropped), dead: number(item.dead_lettered) })}
+  <//>`);
 }
 
 function Queues({ topic }) {

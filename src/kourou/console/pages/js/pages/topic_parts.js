@@ -5,7 +5,7 @@ import { pathOf } from "../lib/router.js";
 import { Badge } from "../lib/states.js";
 
 /** The kinds of topics of applications; the others belong to groups and brokers. */
-export const MESSAGE_KINDS = ["NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "UNSPECIFIED"];
+export const MESSAGE_KINDS = ["NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "PRIORITY", "UNSPECIFIED"];
 const KIND_COLOURS = { FIFO: "info", DELAY: "info", TRANSACTION: "info", RETRY: "warn", DLQ: "bad" };
 
 /** @param {{kind: string}} props */
