@@ -9,7 +9,7 @@ The file `limits.json` has them by account:
 What is missing is not limited. `*` is for every account without an entry, administrators excepted.
 Requests above a limit are refused with SYSTEM_BUSY and the time to wait. A second's worth may come at once;
 what is larger is let through and paid for by waiting. Messages of a batch and of an atomic publish count
-singly. Of pulls, and of queries that return messages, the answer counts, so the next one waits.
+singly. Of pulls, pops, and queries that return messages, the answer counts, so the next one waits.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ _PULLS: Final = frozenset(
     {
         RequestCode.PULL_MESSAGE,
         RequestCode.LITE_PULL_MESSAGE,
+        RequestCode.POP_MESSAGE,
+        RequestCode.PEEK_MESSAGE,
         RequestCode.QUERY_MESSAGE,
         RequestCode.VIEW_MESSAGE_BY_ID,
     }

@@ -251,6 +251,29 @@ async def test_queries_count_as_pulls_and_refusals_as_a_metric(tmp_path: Path) -
         assert counts == {kind: expected.get(kind, 0) for kind in RefusalKind}
 
 
+@pytest.mark.parametrize("code", [RequestCode.POP_MESSAGE, RequestCode.PEEK_MESSAGE])
+@pytest.mark.parametrize("limit", ["consumedMessagesPerSecond", "consumedBytesPerSecond"])
+async def test_pops_and_peeks_count_as_pulls(tmp_path: Path, code: int, limit: str) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "limits.json").write_text(json.dumps({"alice": {limit: 1}}))
+    async with guarded(tmp_path, **AUTH, rocketmq_home=str(tmp_path)) as peer:
+        await peer.create_user(ALICE)
+        await peer.grant("alice", "Topic:TopicTest", "Sub")
+        await peer.grant("alice", "Group:g", "Sub")
+        for _ in range(5):
+            assert (await peer.send(ROOT)).code == 0
+        fields = {"topic": "TopicTest", "consumerGroup": "g", "queueId": "0", "maxMsgNums": "5"}
+        if code == RequestCode.POP_MESSAGE:
+            fields |= {"invisibleTime": "60000", "pollTime": "0", "bornTime": "0", "initMode": "0"}
+        found = await peer.call(code, ALICE, fields)
+        assert (found.code, found.body.count(b"hello")) == (0, 5), found.remark
+        refused = await peer.call(code, ALICE, fields)
+        assert refused.code == ResponseCode.SYSTEM_BUSY, refused.remark
+        kind = "messages" if "Messages" in limit else "bytes"
+        assert f"more than 1 {kind} are pulled per second, wait" in (refused.remark or "")
+        assert (await peer.call(code, ROOT, fields)).code != ResponseCode.SYSTEM_BUSY
+
+
 async def test_replies_do_not_publish_to_other_topics(tmp_path: Path) -> None:
     async with guarded(tmp_path, **AUTH) as peer:
         await peer.create_user(ALICE)

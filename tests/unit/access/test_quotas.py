@@ -107,8 +107,10 @@ def test_a_malformed_batch_counts_as_one(body: bytes) -> None:
     assert "wait 1 ms" in words(quotas, call(Code.SEND_MESSAGE))
 
 
-@pytest.mark.parametrize("code", [Code.QUERY_MESSAGE, Code.VIEW_MESSAGE_BY_ID])
-def test_queries_that_return_messages_are_limited_as_pulls_are(code: int) -> None:
+@pytest.mark.parametrize(
+    "code", [Code.QUERY_MESSAGE, Code.VIEW_MESSAGE_BY_ID, Code.POP_MESSAGE, Code.PEEK_MESSAGE]
+)
+def test_pops_and_queries_that_return_messages_are_limited_as_pulls_are(code: int) -> None:
     quotas = quotas_of(Clock(), consumed_messages_per_second=10)
     quotas.admit(call(code), ALICE, FakeConnection())
     quotas.pulled("alice", 30, 0)

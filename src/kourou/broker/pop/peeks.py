@@ -33,7 +33,7 @@ _EVERYTHING: Final = MessageFilter(None, None)
 class PeekCaller(Caller, Protocol):
     """Where such a request comes from."""
 
-    def answer(self, records: list[Buffer], rest: int) -> None:
+    def answer(self, records: list[Buffer], message_count: int, rest: int) -> None:
         """Respond with records as they lie in the log, and how many messages the group has before it."""
         ...
 
@@ -109,7 +109,7 @@ class PopPeeks:
             if result.status not in ILLEGAL_OFFSET:
                 peek.records += result.buffers
                 peek.left -= result.message_count
-        peek.caller.answer(peek.records, peek.rest)
+        peek.caller.answer(peek.records, peek.header.max_msg_nums - peek.left, peek.rest)
 
     async def _read_cold(self, peek: _Peek, wanted: WantedMessages, cold: Cold) -> None:
         await self._reader.wait_turn(cold)

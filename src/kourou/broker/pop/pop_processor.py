@@ -73,14 +73,17 @@ class _RemotingCaller:
     def fail(self, error: Exception) -> None:
         answer_failure(self._request, error)
 
+    def _charge(self, messages: int, size_bytes: int) -> None:
+        charge = self._processor.charge
+        if charge is not None and messages:
+            charge(self._request, messages, size_bytes)
+
 
 class _Popper(_RemotingCaller):
     __slots__ = ()
 
     def answer(self, result: PopResult) -> None:
-        charge = self._processor.charge
-        if charge is not None and result.message_count:
-            charge(self._request, result.message_count, result.size_bytes)
+        self._charge(result.message_count, result.size_bytes)
         answer_pop(self._request, result)
 
     def fail(self, error: Exception) -> None:
@@ -94,7 +97,8 @@ class _Popper(_RemotingCaller):
 class _Peeker(_RemotingCaller):
     __slots__ = ()
 
-    def answer(self, records: list[Buffer], rest: int) -> None:
+    def answer(self, records: list[Buffer], message_count: int, rest: int) -> None:
+        self._charge(message_count, sum(map(len, records)))
         header = PopMessageResponseHeader(pop_time=0, invisible_time=0, revive_qid=0, rest_num=rest)
         code = ResponseCode.SUCCESS if records else ResponseCode.PULL_NOT_FOUND
         self._request.reply(header, b"".join(records), code=code, remark=FOUND if records else NO_MESSAGE)
