@@ -1,4 +1,5 @@
-"""Checks of access control: open brokers, known keys, plain text beside accounts, files that others can read.
+"""Checks of access control: open brokers, known keys, plain text beside accounts (of clients, and between
+replicas), files that others can read.
 
 What a broker does is read from its configuration; files are looked at only if they are on this machine. For
 known keys a request is signed with them: three wrong logins at most for each broker, which its audit log has.
@@ -10,9 +11,9 @@ import asyncio
 import ipaddress
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from kourou.admin.brokers import broker_configs
 from kourou.admin.doctor.checks_machine import is_local
@@ -30,12 +31,17 @@ _CHECK: Final = "access control"
 # In the files that Apache ships.
 _KNOWN_KEYS: Final = (Credentials("RocketMQ", "12345678"), Credentials("rocketmq2", "12345678"))
 _NO_KEYS: Final = Credentials("kourou-doctor-has-no-account", "none")
+_ENFORCING: Final = "enforcing"
 _DOCUMENT: Final = "see docs/security.md"
+
+BrokerConfig: TypeAlias = tuple[BrokerView, Mapping[str, str]]
+"""A broker, and its configuration."""
 
 
 async def check_access(snapshot: ClusterSnapshot) -> list[Finding]:
     """All checks of this file."""
     findings = await asyncio.to_thread(lambda: list(file_findings(_own_files(os.environ), "this machine")))
+    read: list[BrokerConfig] = []
     for broker in snapshot.brokers:
         if broker.problem:
             continue
@@ -43,6 +49,7 @@ async def check_access(snapshot: ClusterSnapshot) -> list[Finding]:
         if answer.problem:
             snapshot.skip(_CHECK, broker.where, answer.problem)
             continue
+        read.append((broker, answer.config))
         findings += open_findings(broker, answer.config)
         findings += plaintext_findings(broker, answer.config)
         if has_accounts(answer.config):
@@ -50,6 +57,7 @@ async def check_access(snapshot: ClusterSnapshot) -> list[Finding]:
         if await asyncio.to_thread(is_local, _host(broker)):
             files = _broker_files(answer.config)
             findings += await asyncio.to_thread(lambda: list(file_findings(files, broker.where)))  # noqa: B023
+    findings += [found for slave, master in _links(read) for found in link_findings(slave, master)]
     return merged(findings)
 
 
@@ -84,7 +92,7 @@ def open_findings(broker: BrokerView, config: Mapping[str, str]) -> Iterator[Fin
 
 def plaintext_findings(broker: BrokerView, config: Mapping[str, str]) -> Iterator[Finding]:
     """Accounts on a port that serves plain text. Apache's brokers do not report their TLS."""
-    if not has_accounts(config) or COMPILED_KERNEL not in broker.runtime or _is_loopback(_host(broker)):
+    if not has_accounts(config) or not _is_kourou(broker) or _is_loopback(_host(broker)):
         return
     if not _is_enforcing(config):
         yield Finding(
@@ -100,7 +108,57 @@ def plaintext_findings(broker: BrokerView, config: Mapping[str, str]) -> Iterato
 
 
 def _is_enforcing(config: Mapping[str, str]) -> bool:
-    return config.get("tls.server.mode") == "enforcing"
+    return config.get("tls.server.mode") == _ENFORCING
+
+
+# -- between replicas --------------------------------------------------------------------------------
+
+
+def _links(read: Sequence[BrokerConfig]) -> Iterator[tuple[BrokerConfig, BrokerConfig]]:
+    """Each slave with its master."""
+    masters = {
+        (broker.place.cluster, broker.place.broker_name): (broker, config)
+        for broker, config in read
+        if broker.place.is_master
+    }
+    for broker, config in read:
+        master = masters.get((broker.place.cluster, broker.place.broker_name))
+        if master is not None and not broker.place.is_master:
+            yield (broker, config), master
+
+
+def link_findings(slave: BrokerConfig, master: BrokerConfig) -> Iterator[Finding]:
+    """Accounts, and a link between replicas on different hosts that is plain text. Apache's brokers have no
+    TLS there; `tls.enable.ha=false` at the slave says that the network encrypts."""
+    (broker, config), (other, master_config) = slave, master
+    if not has_accounts(master_config) or _host(broker) == _host(other):
+        return
+    own_switch = config.get("tls.enable.ha")
+    is_enforced = (
+        master_config.get("tls.server.mode.ha") or master_config.get("tls.server.mode")
+    ) == _ENFORCING
+    are_kourou = _is_kourou(broker) and _is_kourou(other)
+    is_encrypted = are_kourou and (own_switch or config.get("tls.enable")) == "true"
+    if is_encrypted or own_switch == "false" or (_is_kourou(other) and is_enforced):
+        return
+    cure = (
+        "give the master a certificate (tls.server.certPath, tls.server.keyPath) and set tls.enable=true or "
+        "tls.enable.ha=true at the slave; then tls.server.mode.ha=enforcing refuses plain text"
+        if are_kourou
+        else "use a private network or an encrypted tunnel: Apache's brokers have no TLS on this link"
+    )
+    yield Finding(
+        severity=Severity.WARNING,
+        check=_CHECK,
+        where=broker.where,
+        what=f"it copies the log of its master {other.place.address}, which has accounts, without TLS",
+        meaning="every message crosses the network in clear, also those of clients that use TLS",
+        cure=f"{cure}; {_DOCUMENT}",
+    )
+
+
+def _is_kourou(broker: BrokerView) -> bool:
+    return COMPILED_KERNEL in broker.runtime
 
 
 def _is_public(host: str) -> bool:

@@ -9,13 +9,15 @@ import pytest
 
 from kourou.admin.doctor.checks_access import (
     _broker_files,
+    _links,
     file_findings,
+    link_findings,
     open_findings,
     plaintext_findings,
 )
 from kourou.admin.doctor.checks_servers import check_brokers
 from kourou.admin.doctor.cluster_snapshot import BrokerView
-from kourou.admin.doctor.findings import Severity
+from kourou.admin.doctor.findings import Finding, Severity
 from kourou.admin.session import BrokerAddress
 from kourou.protocol.names import COMPILED_KERNEL
 
@@ -65,6 +67,67 @@ def test_plain_text_without_accounts_on_loopback_and_of_apache() -> None:
     assert not list(plaintext_findings(broker(PRIVATE), {}))
     assert not list(plaintext_findings(broker("127.0.0.1:1"), {"aclEnable": "true"}))
     assert not list(plaintext_findings(broker(PRIVATE, is_kourou=False), {"aclEnable": "true"}))
+
+
+SLAVE = "10.0.0.8:10911"
+ACCOUNTS = {"authenticationEnabled": "true", "tls.server.mode": "permissive"}
+
+
+def link(
+    slave: dict[str, str], master: dict[str, str], *, address: str = SLAVE, apache: tuple[str, ...] = ()
+) -> list[Finding]:
+    return list(
+        link_findings(
+            (broker(address, is_kourou="slave" not in apache), slave),
+            (broker(PRIVATE, is_kourou="master" not in apache), master),
+        )
+    )
+
+
+def test_a_link_between_replicas_without_tls_beside_accounts() -> None:
+    [finding] = link({}, ACCOUNTS)
+    assert finding.severity is Severity.WARNING
+    assert finding.where == f"broker broker-a ({SLAVE})"
+    assert f"the log of its master {PRIVATE}, which has accounts, without TLS" in finding.what
+    assert "tls.enable.ha=true" in finding.cure and "tls.server.mode.ha=enforcing" in finding.cure
+    assert link({"tls.enable": "false"}, {**ACCOUNTS, "tls.server.mode": "disabled"})
+    only_clients = {**ACCOUNTS, "tls.server.mode": "enforcing", "tls.server.mode.ha": "permissive"}
+    assert link({}, only_clients), "clients must use TLS, slaves need not"
+
+
+@pytest.mark.parametrize(
+    ("slave", "master"),
+    [
+        ({"tls.enable": "true"}, ACCOUNTS),
+        ({"tls.enable.ha": "true"}, ACCOUNTS),
+        ({"tls.enable": "true", "tls.enable.ha": "false"}, ACCOUNTS),
+        ({}, {**ACCOUNTS, "tls.server.mode": "enforcing"}),
+        ({}, {**ACCOUNTS, "tls.server.mode.ha": "enforcing"}),
+        ({}, {"tls.server.mode": "permissive"}),
+    ],
+)
+def test_links_that_are_encrypted_or_need_not_be(slave: dict[str, str], master: dict[str, str]) -> None:
+    """`tls.enable.ha=false`: the operator says that the network encrypts."""
+    assert not link(slave, master)
+
+
+def test_each_slave_has_a_link_to_the_master_of_its_name() -> None:
+    def place(name: str, broker_id: int) -> tuple[BrokerView, dict[str, str]]:
+        return BrokerView(BrokerAddress("c", name, broker_id, f"{name}-{broker_id}"), {}, 1, 2), {}
+
+    read = [place("a", 1), place("a", 0), place("b", 0), place("b", 2), place("c", 1)]
+    found = [(slave[0].place.address, master[0].place.address) for slave, master in _links(read)]
+    assert found == [("a-1", "a-0"), ("b-2", "b-0")]
+
+
+def test_replicas_on_one_host_need_no_tls() -> None:
+    assert not link({}, ACCOUNTS, address="10.0.0.7:20911")
+
+
+@pytest.mark.parametrize("apache", [("slave",), ("master",), ("slave", "master")])
+def test_apaches_replicas_have_no_tls(apache: tuple[str, ...]) -> None:
+    [finding] = link({"tls.enable": "true"}, ACCOUNTS, apache=apache)
+    assert "private network" in finding.cure
 
 
 def test_files_with_secrets_that_others_can_read(tmp_path: Path) -> None:
