@@ -155,7 +155,8 @@ class OrderService:
 
     def _block(self, key: OrderKey, remaining_ms: int) -> None:
         """The queue is blocked for so long from now."""
-        end_ms = self._monotonic_ms() + remaining_ms
+        # Both clocks count whole milliseconds, and not from the same moment: not a moment too early.
+        end_ms = self._monotonic_ms() + remaining_ms + 1
         if remaining_ms <= 0:
             self._unblock(key)
         elif self._ends.get(key) != end_ms:
