@@ -137,7 +137,11 @@ class PopService:
 
     def _continue(self, pop: Pop, run: PopRun) -> None:
         """Look at the queues that are left, until one has to be read from disk."""
+        most = pop.header.max_msg_nums
         for step in run.steps:
+            if run.count >= most:
+                run.rest += self._backlog(pop, step)
+                continue
             cold = self._visit(pop, run, step)
             if cold is not None:
                 pop.caller.run_cold(partial(self._visit_cold, pop, run, step, cold))
@@ -145,6 +149,12 @@ class PopService:
         run.is_walked = True
         if not run.pending:
             self._finish(pop, run)
+
+    def _backlog(self, pop: Pop, step: PlannedQueue) -> int:
+        """What is left in a queue that the pop does not need."""
+        topic, queue_id, _ = step
+        key = OrderKey(topic, pop.header.consumer_group, queue_id)
+        return 0 if self._is_blocked(pop, key) else self._offsets.backlog(key, self._find_queue(topic, queue_id))
 
     def _visit(self, pop: Pop, run: PopRun, step: PlannedQueue) -> Cold | None:
         """Take what one queue has in memory. Cold: it has to be visited with time to wait."""
@@ -155,9 +165,6 @@ class PopService:
             return None
         begin = self._offsets.begin(key, queue, header.init_mode, pop.caller.address)
         if begin is not None and self._is_blocked(pop, key):
-            return None
-        if run.count >= header.max_msg_nums:
-            run.rest += self._offsets.backlog(key, queue)
             return None
         result: GetMessageResult | Cold = Cold.NEEDS_TURN
         if begin is not None:
