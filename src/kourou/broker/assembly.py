@@ -229,6 +229,7 @@ class RunningBroker:
                 transactions,
                 master.server,
                 bulk_handler,
+                self.pops.service,
                 lambda: self._serving.connection_count,
             )
         self._serving = ServingPart(

@@ -20,6 +20,7 @@ from kourou.transport.request_latency import RequestLatency
 if TYPE_CHECKING:
     from kourou.broker.atomic.journal import Journal
     from kourou.broker.overflow.overflow_service import OverflowService
+    from kourou.broker.pop.pop_service import PopService
     from kourou.broker.replication.replica_server import ReplicaServer
     from kourou.broker.services import BrokerServices
     from kourou.broker.transactions.transactions import Transactions
@@ -33,13 +34,14 @@ def make_metrics(
     transactions: Transactions,
     replicas: ReplicaServer,
     fast_path: BulkHandler | None,
+    pops: PopService,
     connection_count: Callable[[], int],
 ) -> BrokerMetrics:
     """The metrics of the broker; from here on they are measured."""
     loop, store = asyncio.get_running_loop(), services.store
     requests = RequestLatency(loop.time)
     deliveries = DeliveryLatency(services.now_ms)
-    services.pulls.on_delivery = deliveries.delivered
+    services.pulls.on_delivery = pops.on_delivery = deliveries.delivered
     if isinstance(fast_path, FastSendPath):
         fast_path.on_stored = FastSends(requests, services.now_ms).stored
     return BrokerMetrics(

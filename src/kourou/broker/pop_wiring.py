@@ -212,6 +212,7 @@ def delivery(services: BrokerServices, in_flight: MessagesInFlight, orders: Orde
         config=config,
         admission=services.admission,
         topics=services.topics,
+        consumers=services.consumers,
         queues=store.queues,
         offsets=offsets,
         reader=reader,

@@ -13,8 +13,14 @@ from kourou.broker.hooks import PullContext
 from kourou.broker.pop.pop_read import Cold, PopReader
 from kourou.broker.pull.filtered_read import WantedMessages
 from kourou.broker.storage.inner_message import InnerMessage
-from kourou.protocol.bodies import SubscriptionGroupConfig, TopicConfig
+from kourou.protocol.bodies import SubscriptionGroupConfig, TopicConfig, decode_body
+from kourou.protocol.bodies.groups import GroupList
+from kourou.protocol.bodies.subscription import QuerySubscriptionResponseBody
 from kourou.protocol.codes import PermName, RequestCode, ResponseCode
+from kourou.protocol.headers.groups import (
+    DeleteSubscriptionGroupRequestHeader,
+    QuerySubscriptionByConsumerRequestHeader,
+)
 from kourou.protocol.headers.pop import (
     NotificationRequestHeader,
     NotificationResponseHeader,
@@ -23,6 +29,7 @@ from kourou.protocol.headers.pop import (
     PollingInfoResponseHeader,
     PopMessageResponseHeader,
 )
+from kourou.protocol.headers.topics import QueryTopicConsumeByWhoRequestHeader
 from kourou.protocol.pop.receipt_handle import ReceiptHandle
 from kourou.protocol.pop.retry_topics import PopTopicKind, pop_retry_topic, pop_retry_topics
 from kourou.store.log.put_status import PutStatus
@@ -580,3 +587,26 @@ async def test_a_message_that_comes_while_another_queue_is_read_is_not_missed(
         monkeypatch.setattr(PopReader, "read_nowait", cold_second)
         monkeypatch.setattr(PopReader, "read", read_and_send)
         assert (await pops.pop(poll_time=4_000)).bodies == [b"missed?"]
+
+
+async def test_what_a_pop_selects_is_shown_to_tools(tmp_path: Path) -> None:
+    async with popping(tmp_path) as pops:
+        await make_topic(pops)
+        header = QuerySubscriptionByConsumerRequestHeader(group=GROUP, topic=TOPIC)
+
+        async def shown() -> tuple[str, str] | None:
+            answer = await pops.peer.call(RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, header)
+            data = decode_body(answer.body, QuerySubscriptionResponseBody).subscription_data
+            return None if data is None else (data.sub_string, data.expression_type)
+
+        assert await shown() is None
+        await pops.pop()
+        assert await shown() == ("*", "TAG")
+        await pops.pop(exp="a > 1", exp_type="SQL92")
+        assert await shown() == ("a > 1", "SQL92")
+        by_who = QueryTopicConsumeByWhoRequestHeader(topic=TOPIC)
+        groups = await pops.peer.call(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, by_who)
+        assert decode_body(groups.body, GroupList).group_list == [GROUP]
+        delete = DeleteSubscriptionGroupRequestHeader(group_name=GROUP)
+        assert (await pops.peer.call(RequestCode.DELETE_SUBSCRIPTIONGROUP, delete)).code == 0
+        assert await shown() is None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kourou.broker.groups.consumer_group import ConsumerGroupInfo, SubscriptionKey, find_problems
 from kourou.broker.groups.producers import CHANNEL_EXPIRED_MS, ClientChannel
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from kourou.config.broker import BrokerConfig
 
 _log = logging.getLogger(__name__)
+
+MAX_POPPED: Final = 10_000
+"""What pops of so many groups and topics select is remembered; then the oldest is forgotten."""
 
 
 class ConsumerIdsNotifier:
@@ -75,6 +78,7 @@ class ConsumerManager:
         self._now_ms = now_ms
         self._on_change = on_change
         self._groups_of: dict[Connection, set[str]] = {}
+        self._popped: dict[tuple[str, str], SubscriptionData] = {}
         self.groups: dict[str, ConsumerGroupInfo] = {}
 
     # -- asking ----------------------------------------------------------------------------------
@@ -84,9 +88,10 @@ class ConsumerManager:
         return self.groups.get(group)
 
     def find_subscription(self, group: str, topic: str) -> SubscriptionData | None:
-        """What the group wants of a topic, None for nothing."""
+        """What the group wants of a topic, by its heartbeats or else its last pop; None for nothing."""
         info = self.groups.get(group)
-        return None if info is None else info.subscriptions.get(topic)
+        wanted = None if info is None else info.subscriptions.get(topic)
+        return self._popped.get((group, topic)) if wanted is None else wanted
 
     def find_channel(self, group: str, client_id: str) -> ClientChannel | None:
         """A member of a group by its id."""
@@ -96,16 +101,36 @@ class ConsumerManager:
     def topics_of(self, group: str) -> set[str]:
         """The topics that a group subscribes to now."""
         info = self.groups.get(group)
-        return set() if info is None else set(info.subscriptions)
+        popped = {topic for each, topic in self._popped if each == group}
+        return popped if info is None else popped.union(info.subscriptions)
 
     def groups_of_topic(self, topic: str) -> set[str]:
         """The groups that subscribe to a topic now."""
-        return {group for group, info in self.groups.items() if topic in info.subscriptions}
+        popped = {group for group, each in self._popped if each == topic}
+        return popped.union(group for group, info in self.groups.items() if topic in info.subscriptions)
 
     def problems(self, group: str) -> list[str]:
         """In which way the members of a group do not go together, a line for each."""
         info = self.groups.get(group)
         return [] if info is None else list(info.problems)
+
+    # -- pops ------------------------------------------------------------------------------------
+
+    def record_pop(self, group: str, topic: str, expression: str, expression_type: str) -> None:
+        """Take note of what a pop selects: its client may send no heartbeats."""
+        known = self._popped.get((group, topic))
+        if known is not None and (known.sub_string, known.expression_type) == (expression, expression_type):
+            return
+        if known is None and len(self._popped) >= MAX_POPPED:
+            del self._popped[next(iter(self._popped))]
+        self._popped[group, topic] = SubscriptionData(
+            topic=topic, sub_string=expression, expression_type=expression_type, sub_version=self._now_ms()
+        )
+
+    def forget_pops(self, *, group: str | None = None, topic: str | None = None) -> None:
+        """The group or the topic is deleted."""
+        for key in [key for key in self._popped if key[0] == group or key[1] == topic]:
+            del self._popped[key]
 
     # -- heartbeats ------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kourou.broker.groups.message_filter import subscription_filter
+from kourou.broker.groups.message_filter import TAG, subscription_filter
 from kourou.broker.hooks import PullContext
 from kourou.broker.pop.contracts import Popped
 from kourou.broker.pop.order_info import OrderKey
@@ -31,11 +31,13 @@ from kourou.broker.pull.filtered_read import WantedMessages
 from kourou.errors import KourouError, RequestError
 from kourou.protocol.codes import ResponseCode
 from kourou.protocol.pop.receipt_handle import ORDERLY_REVIVE_QUEUE_ID
+from kourou.protocol.tags import SUB_ALL
 from kourou.store.log.put_status import PutStatus
 
 if TYPE_CHECKING:
     from kourou.broker.admission import Admission
     from kourou.broker.filters.plugin_host import PluginHost
+    from kourou.broker.groups.consumers import ConsumerManager
     from kourou.broker.groups.message_filter import MessageFilter
     from kourou.broker.hooks import BrokerHooks
     from kourou.broker.pop.contracts import InFlight, Orders
@@ -66,6 +68,7 @@ class PopService:
         config: LiveConfig,
         admission: Admission,
         topics: TopicConfigManager,
+        consumers: ConsumerManager,
         queues: ConsumeQueues,
         offsets: PopOffsets,
         reader: PopReader,
@@ -81,6 +84,7 @@ class PopService:
         self._config = config
         self._admission = admission
         self._topics = topics
+        self._consumers = consumers
         self._find_queue = queues.find
         self._offsets = offsets
         self._reader = reader
@@ -104,12 +108,16 @@ class PopService:
             header.born_time = self._now_ms()
         self._admission.check_pop(header, caller.address)
         pop = Pop(header, caller, self._selected(header), self._admission.ruling)
+        expression_type = (header.exp_type or TAG) if header.exp else TAG
+        self._consumers.record_pop(
+            header.consumer_group, header.topic, header.exp or SUB_ALL, expression_type
+        )
         self._start(pop, is_last=False)
 
     def _selected(self, header: PopMessageRequestHeader) -> MessageFilter:
         # A pop has its own filter: heartbeats of its group do not count.
         return subscription_filter(
-            header.exp or "*",
+            header.exp or SUB_ALL,
             header.exp_type if header.exp else None,
             property_filter=self._config.current.enable_property_filter,
             plugins=self._plugins,
@@ -154,7 +162,9 @@ class PopService:
         """What is left in a queue that the pop does not need."""
         topic, queue_id, _ = step
         key = OrderKey(topic, pop.header.consumer_group, queue_id)
-        return 0 if self._is_blocked(pop, key) else self._offsets.backlog(key, self._find_queue(topic, queue_id))
+        return (
+            0 if self._is_blocked(pop, key) else self._offsets.backlog(key, self._find_queue(topic, queue_id))
+        )
 
     def _visit(self, pop: Pop, run: PopRun, step: PlannedQueue) -> Cold | None:
         """Take what one queue has in memory. Cold: it has to be visited with time to wait."""

@@ -29,6 +29,7 @@ from kourou.protocol.headers import (
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:
+    from kourou.broker.groups.consumers import ConsumerManager
     from kourou.broker.settings import LiveConfig
     from kourou.broker.stats.broker_stats import BrokerStatsManager
     from kourou.broker.tables.offsets import ConsumerOffsetManager
@@ -46,11 +47,13 @@ class GroupProcessor:
         config: LiveConfig,
         groups: SubscriptionGroupManager,
         offsets: ConsumerOffsetManager,
+        consumers: ConsumerManager,
         stats: BrokerStatsManager,
     ) -> None:
         self._config = config
         self._groups = groups
         self._offsets = offsets
+        self._consumers = consumers
         self._stats = stats
 
     def processors(self) -> dict[int, Processor]:
@@ -111,6 +114,7 @@ class GroupProcessor:
         header = request.header(DeleteSubscriptionGroupRequestHeader)
         _log.info("%s deletes group %s", request.connection.remote_address, header.group_name)
         self._groups.delete(header.group_name)
+        self._consumers.forget_pops(group=header.group_name)
         if header.drops_offsets:
             self._offsets.remove_group(header.group_name)
         if self._config.current.auto_delete_unused_stats:

@@ -36,6 +36,7 @@ from kourou.transport.dispatcher import run_request
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:
+    from kourou.broker.groups.consumers import ConsumerManager
     from kourou.broker.settings import LiveConfig
     from kourou.broker.stats.broker_stats import BrokerStatsManager
     from kourou.broker.storage.disk_threads import DiskThreads
@@ -57,6 +58,7 @@ class TopicProcessor:
         store: MessageStore,
         topics: TopicConfigManager,
         offsets: ConsumerOffsetManager,
+        consumers: ConsumerManager,
         stats: BrokerStatsManager,
         disk: DiskThreads,
         requests: TaskOwner,
@@ -66,6 +68,7 @@ class TopicProcessor:
         self._store = store
         self._topics = topics
         self._offsets = offsets
+        self._consumers = consumers
         self._stats = stats
         self._disk = disk
         self._requests = requests
@@ -189,6 +192,7 @@ class TopicProcessor:
         self._store.delete_topic(topic)
         self._topics.delete(topic)
         self._offsets.remove_topic(topic)
+        self._consumers.forget_pops(topic=topic)
         if self._config.current.auto_delete_unused_stats:
             self._stats.remove_topic(topic)
 
