@@ -24,6 +24,7 @@ from kourou.admin.acls import create_acl, entries_of
 from kourou.admin.session import Admin
 from kourou.admin.users import create_user, update_user
 from kourou.errors import AccessDeniedError, SendFailedError
+from kourou.testing import LocalCluster
 from kourou.testing.cluster import Cluster, cluster
 from tests.e2e.client.kit.push_kit import until
 
@@ -195,3 +196,22 @@ async def test_sends_continue_when_the_key_is_put_right_at_the_broker(guarded: C
         await asyncio.sleep(withheld.value.wait_ms / 1000)
         for _ in range(3):
             assert (await producer.send(Message("Orders", b"x"))).is_ok
+
+
+async def test_a_send_that_one_broker_rejects_goes_to_another(tmp_path: Path) -> None:
+    """The rejecting one gets no further sends during its pause."""
+    with LocalCluster(brokers=2, auth=True, store=tmp_path) as running:
+        running.create_topic("Orders", queues=1)
+        async with Admin(namesrv=running.namesrv, credentials=running.credentials) as admin:
+            places = sorted(await admin.brokers(), key=lambda place: place.broker_name)
+            for place, secret in zip(places, ("another-secret", SHOP.secret_key), strict=True):
+                await create_user(admin, [place.address], SHOP.access_key, secret)
+                acl = entries_of(["Topic:Orders"], ["Pub"], [], "Allow")
+                await create_acl(admin, [place.address], "User:shop", acl)
+        async with AsyncProducer("g", namesrv=running.namesrv, credentials=SHOP) as producer:
+            queues = {queue.broker_name: queue for queue in await producer.queues("Orders")}
+            results = [await producer.send(Message("Orders", b"x")) for _ in range(ROUNDS)]
+            assert len(queues) == 2
+            assert {result.queue for result in results} == {queues[places[1].broker_name]}
+            with pytest.raises(AccessDeniedError, match="check signature.*not sent"):
+                await producer.send(Message("Orders", b"x"), queue=queues[places[0].broker_name])
