@@ -9,9 +9,7 @@ from typing import Final
 from kourou.admin.session import BrokerAddress
 from kourou.protocol.bodies import TopicConfig
 from kourou.protocol.names import is_dlq_topic, is_inner_topic, is_retry_topic, reply_topic
-
-MESSAGE_TYPE: Final = "message.type"
-"""The attribute of a topic that names its kind of messages."""
+from kourou.protocol.priority import MESSAGE_TYPE
 
 
 class TopicKind(enum.StrEnum):
@@ -24,6 +22,7 @@ class TopicKind(enum.StrEnum):
     TRANSACTION = "TRANSACTION"
     MIXED = "MIXED"
     PRIORITY = "PRIORITY"
+    """The queue of a message is its priority."""
     UNSPECIFIED = "UNSPECIFIED"
     RETRY = "RETRY"
     DLQ = "DLQ"

@@ -21,6 +21,7 @@ from kourou.protocol.codes import MessageSysFlag
 from kourou.protocol.compression import MAX_BODY_BYTES, inflate_body
 from kourou.protocol.message_id import host_text, offset_msg_id
 from kourou.protocol.names import topic_problem
+from kourou.protocol.priority import MAX_PRIORITY, parse_priority
 from kourou.protocol.properties import (
     KEY_SEPARATOR,
     MessageConst,
@@ -34,8 +35,6 @@ from kourou.protocol.properties import (
 _TRANSACTION_MASK: Final = MessageSysFlag.TRANSACTION_MASK.value
 _NO_FLAG: Final = 0
 _TAGS: Final = MessageConst.PROPERTY_TAGS
-_MAX_PRIORITY: Final = (1 << 31) - 1  # an int of Java
-_MAX_PRIORITY_DIGITS: Final = 10
 
 
 class Message:
@@ -144,7 +143,7 @@ class Message:
     @property
     def priority(self) -> int | None:
         """The priority; None if it has none."""
-        return _priority_of(self._properties)
+        return parse_priority(self._properties.get(MessageConst.PROPERTY_PRIORITY))
 
     @property
     def wait_store_msg_ok(self) -> bool:
@@ -252,7 +251,7 @@ class MessageExt(msgspec.Struct, eq=False):
     @property
     def priority(self) -> int | None:
         """The priority that the producer gave; None if it gave none."""
-        return _priority_of(self.properties)
+        return parse_priority(self.properties.get(MessageConst.PROPERTY_PRIORITY))
 
     def get_property(self, name: str) -> str | None:
         """One property, reserved or not."""
@@ -315,18 +314,12 @@ def _check_flag(flag: object) -> None:
 def _checked_priority(value: Any) -> int:
     if not is_int(value):
         raise wrong_type("priority", "an int", value)
-    if not 0 <= value <= _MAX_PRIORITY:
+    if not 0 <= value <= MAX_PRIORITY:
         raise MessageRefusedError(
-            f"priority is {value}; it is from 0, the lowest, to {_MAX_PRIORITY}; "
+            f"priority is {value}; it is from 0, the lowest, to {MAX_PRIORITY}; "
             "priorities at or above the number of a topic's queues are equal"
         )
     return index(value)
-
-
-def _priority_of(properties: Mapping[str, str]) -> int | None:
-    text = properties.get(MessageConst.PROPERTY_PRIORITY, "")
-    # Any program may have written the property.
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_PRIORITY_DIGITS else None
 
 
 def _delay(name: str, value: Any) -> int:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from kourou.errors import ProtocolError
+from kourou.protocol.priority import MESSAGE_TYPE, PRIORITY_TYPE
 
 POLICY: Final = "overflow.policy"
 MESSAGES: Final = "overflow.messages"
@@ -25,13 +26,9 @@ BYTES: Final = "overflow.bytes"
 AGE: Final = "overflow.age"
 LIMITS: Final = (MESSAGES, BYTES, AGE)
 
-PRIORITY_TYPE: Final = "PRIORITY"
-"""The value of `message.type` of a topic whose queues are priorities."""
-
 RESUME_SHARE: Final = 0.9
 """Below this share of its limits a topic takes messages again; drops stop there, too."""
 
-_MESSAGE_TYPE: Final = "message.type"
 _LONG_MAX: Final = 2**63 - 1
 _UNITS_S: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _UNITS_BYTES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -95,10 +92,10 @@ class OverflowRule:
 
 
 def _check_priorities(attributes: Mapping[str, str]) -> None:
-    policy, kind = OverflowPolicy.DROP_LOWEST_PRIORITY, attributes.get(_MESSAGE_TYPE)
+    policy, kind = OverflowPolicy.DROP_LOWEST_PRIORITY, attributes.get(MESSAGE_TYPE)
     if kind != PRIORITY_TYPE:
         raise ProtocolError(
-            f"{POLICY}={policy} needs a topic of {_MESSAGE_TYPE}={PRIORITY_TYPE}, whose queues are its "
+            f"{POLICY}={policy} needs a topic of {MESSAGE_TYPE}={PRIORITY_TYPE}, whose queues are its "
             f"priorities; this one is {kind or 'NORMAL'}: use {OverflowPolicy.DROP_OLDEST}, or make a "
             "topic of that type"
         )

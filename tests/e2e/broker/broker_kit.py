@@ -19,6 +19,7 @@ from kourou.protocol.codes import PullSysFlag, RequestCode
 from kourou.protocol.command import RemotingCommand
 from kourou.protocol.headers.pull import PullMessageRequestHeader
 from kourou.protocol.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from kourou.protocol.headers.topics import CreateTopicRequestHeader
 from kourou.protocol.message import MessageExt
 from kourou.protocol.record import decode_records
 from kourou.store.disk.files import Files
@@ -103,6 +104,21 @@ def _send_fields(topic: str, properties: str, fields: dict[str, Any]) -> dict[st
         "properties": properties,
         **fields,
     }
+
+
+def topic_header(topic: str, queues: int, attributes: str | None = None) -> CreateTopicRequestHeader:
+    """A topic that may be read and written."""
+    return CreateTopicRequestHeader(
+        topic=topic,
+        default_topic="TBW102",
+        read_queue_nums=queues,
+        write_queue_nums=queues,
+        perm=6,
+        topic_filter_type="SINGLE_TAG",
+        topic_sys_flag=0,
+        order=False,
+        attributes=attributes,
+    )
 
 
 def pull_header(topic: str, queue_offset: int, **fields: Any) -> PullMessageRequestHeader:

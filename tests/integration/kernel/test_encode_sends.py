@@ -61,6 +61,7 @@ def test_sends_of_java_clients_are_taken(twins: Twins, version: str) -> None:
     [
         send({"b": "TopicTest", "i": f"UNIQ_KEY\x01{ID}\x02DELAY\x013\x02"}),
         send({"i": f"UNIQ_KEY\x01{ID}\x02TRAN_MSG\x01true\x02"}),
+        send({"i": f"UNIQ_KEY\x01{ID}\x02_SYS_MSG_PRIORITY_\x011\x02"}),
         send({"i": f"UNIQ_KEY\x01{ID}\x02WAIT\x01false\x02"}),
         send({"i": f"UNIQ_KEY\x01{ID}\x02CLUSTER\x01mine\x02"}),
         send({"i": "KEYS\x01k1\x02"}),

@@ -158,13 +158,15 @@ class ClientManageProcessor:
 
     def _create_retry_topic(self, data: ConsumerData, group_config: SubscriptionGroupConfig) -> None:
         topics = self._topics
+        topic, subscribed = retry_topic(data.group_name), [each.topic for each in data.subscription_data_set]
         topics.create_in_send_back(
-            retry_topic(data.group_name),
+            topic,
             group_config.retry_queue_nums,
             _READ_WRITE,
             int(TopicSysFlag.UNIT_SUB) if data.unit_mode else 0,
-            is_order=any(topics.is_order(each.topic) for each in data.subscription_data_set),
+            is_order=any(topics.is_order(each) for each in subscribed),
         )
+        topics.separate_retries(topic, subscribed)
 
     def _register_producer(self, channel: ClientChannel, data: ProducerData) -> None:
         config = self._config.current

@@ -33,6 +33,7 @@ from kourou.protocol.names import (
     is_retry_topic,
     is_system_group,
 )
+from kourou.protocol.priority import MESSAGE_TYPE
 from kourou.protocol.versions import CURRENT_VERSION, version_desc
 from kourou.store.producers.producer_table import REFUSALS
 
@@ -82,7 +83,6 @@ _TYPE_OF_SYSTEM_TOPIC: Final = {
     TIMER_TOPIC: "delay",
     RMQ_SYS_TRANS_HALF_TOPIC: "transaction",
 }
-_MESSAGE_TYPE: Final = "message.type"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -412,7 +412,7 @@ class BrokerMetrics:
         if is_retry_topic(topic):
             return "delay"  # they come by way of a delay level
         config = self.topics.table.get(topic)
-        declared = "" if config is None else (config.attributes or {}).get(_MESSAGE_TYPE, "")
+        declared = "" if config is None else (config.attributes or {}).get(MESSAGE_TYPE, "")
         return declared.lower() or "normal"
 
     def _out_labels(self, topic: str, group: str) -> tuple[str, str, str]:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.send.dead_letters import make_dead_letter, next_attempt
-from kourou.broker.storage.inner_message import MessageWriter
+from kourou.broker.storage.inner_message import InnerMessage, MessageWriter
 from kourou.broker.storage.record_reads import RecordReads
 from kourou.errors import RequestError
 from kourou.protocol.bodies.subscription import SubscriptionGroupConfig
@@ -20,6 +20,7 @@ from kourou.protocol.codes import PermName, RequestCode, ResponseCode, TopicSysF
 from kourou.protocol.headers.send import ConsumerSendMsgBackRequestHeader
 from kourou.protocol.message import MessageExt
 from kourou.protocol.names import retry_topic
+from kourou.protocol.priority import priority_of, priority_queue
 from kourou.protocol.properties import MessageConst
 from kourou.protocol.record import decode_record
 from kourou.protocol.versions import V3_4_9
@@ -125,7 +126,7 @@ class SendBackProcessor:
         else:
             level = header.delay_level or FIRST_RETRY_LEVEL + record.reconsume_times
             message.topic = retry_topic(header.group)
-            message.queue_id = random.randrange(group_config.retry_queue_nums)
+            message.queue_id = self._retry_queue(message, group_config)
             message.set_property(MessageConst.PROPERTY_DELAY_TIME_LEVEL, str(level))
         first_topic = message.get_property(MessageConst.PROPERTY_RETRY_TOPIC) or record.topic
         try:
@@ -135,6 +136,13 @@ class SendBackProcessor:
         except PutRefusedError as refusal:
             # Apache's code for whatever the store says; the words are the store's.
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"{refusal.status.name}: {refusal}") from refusal
+
+    def _retry_queue(self, message: InnerMessage, group_config: SubscriptionGroupConfig) -> int:
+        priority, topic_config = priority_of(message.properties), self._topics.get(message.topic)
+        if priority is None or topic_config is None:
+            return random.randrange(group_config.retry_queue_nums)
+        # Unlike Apache, where a retry of a high priority may wait behind those of low ones.
+        return priority_queue(priority, topic_config.write_queue_nums)
 
     def _answer(
         self, request: Request, group: str, topic: str, is_given_up: bool, status: PutStatus, _: int, __: int

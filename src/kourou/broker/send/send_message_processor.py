@@ -18,7 +18,7 @@ from kourou.broker.delay.delayed_messages import is_delayed
 from kourou.broker.delay.timer_processor import recall_handle
 from kourou.broker.send.send_answer import SendAnswer
 from kourou.broker.send.send_targets import SendHeader, SendTarget, SendTargets, send_context
-from kourou.broker.send.sent_properties import PropertyRewriter, SentProperties
+from kourou.broker.send.sent_properties import PropertyRewriter, SentProperties, by_priority
 from kourou.broker.send.special_sends import SpecialSends
 from kourou.broker.sequences.originals import Place
 from kourou.broker.sequences.sequence_gate import SequenceGate, check_refusal
@@ -34,6 +34,7 @@ from kourou.protocol.ext_fields import decode_ext
 from kourou.protocol.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from kourou.protocol.message import MessageExt
 from kourou.protocol.names import TOPIC_MAX_LENGTH, is_retry_topic
+from kourou.protocol.priority import PRIORITY_START
 from kourou.protocol.producer_sequence import RAW_SEQUENCE_START, without_sequence
 from kourou.store.log.put_status import PutStatus
 from kourou.transport.dispatcher import run_request
@@ -172,6 +173,11 @@ class SendMessageProcessor(SendHandler):
         queue_id: int,
         properties: str,
     ) -> None:
+        if PRIORITY_START in properties and topic == header.topic:  # else it is a dead letter
+            queues, is_retry = target.topic_config.write_queue_nums, is_retry_topic(topic)
+            place, properties = by_priority(properties, queue_id, queues, is_retry=is_retry)
+            # Sequences of an idempotent producer count in the queue that it named.
+            queue_id = queue_id if header.kourou_sequenced else place
         sent = self._properties.read(properties, self._new_uniq_key)
         is_special, sequence = sent[5], sent[6]
         if sequence is None:

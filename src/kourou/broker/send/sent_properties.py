@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 
 from kourou.protocol.atomic import ATOMIC_PROPERTY
 from kourou.protocol.layout import MAX_PROPERTIES_BYTES, NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
+from kourou.protocol.priority import is_of_another_type, priority_of, priority_queue
 from kourou.protocol.producer_sequence import SEQUENCE_PROPERTY
 from kourou.protocol.properties import (
     MessageConst,
@@ -53,7 +54,9 @@ _SPECIAL: Final = frozenset(
         MessageConst.PROPERTY_TRANSACTION_PREPARED,
     }
 )
-SLOW_PATH_PROPERTIES: Final = tuple(sorted(name.encode() for name in _OURS | _SPECIAL))
+SLOW_PATH_PROPERTIES: Final = tuple(
+    sorted(name.encode() for name in _OURS | _SPECIAL | {MessageConst.PROPERTY_PRIORITY})
+)
 """A message with one of these needs more than to be stored. (Of sequences the kernel knows itself.)"""
 _NOTED: Final = _OURS | _SPECIAL
 
@@ -108,6 +111,18 @@ class PropertyRewriter:
             noted is not None and not noted.isdisjoint(_SPECIAL),
             sequence,
         )
+
+
+def by_priority(properties: str, queue_id: int, write_queue_nums: int, *, is_retry: bool) -> tuple[int, str]:
+    """The queue and the properties of a message that asks for a priority, whatever queue its producer chose
+    and whatever the type of its topic, as in RocketMQ 5.5.0. A message of another type loses it, but for a
+    retry: that is delayed, and keeps it."""
+    priority = priority_of(properties)
+    if priority is None:
+        return queue_id, properties
+    if not is_retry and is_of_another_type(properties):
+        return queue_id, remove_property(properties, MessageConst.PROPERTY_PRIORITY)
+    return priority_queue(priority, write_queue_nums), properties
 
 
 def _without_ours(properties: str) -> str:

@@ -16,9 +16,10 @@ from kourou.protocol import overflow_rule
 from kourou.protocol.codes import ResponseCode
 from kourou.protocol.names import is_dlq_topic
 from kourou.protocol.overflow_rule import OverflowPolicy, OverflowRule
+from kourou.protocol.priority import MESSAGE_TYPE, PRIORITY_TYPE
 
-MESSAGE_TYPE: Final = "message.type"
 MIXED_MESSAGE_TYPE: Final = "MIXED"
+PRIORITY_FACTOR: Final = "priority.factor"
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -29,10 +30,11 @@ _LONG_MAX: Final = 2**63 - 1
 @dataclass(frozen=True, slots=True)
 class Attribute:
     """One attribute: its values are `choices`, what `parse` takes without a ProtocolError, or whole numbers
-    from `low` on."""
+    from `low` to `high`."""
 
     choices: frozenset[str] = frozenset()
     low: int = 0
+    high: int = _LONG_MAX
     is_changeable: bool = True
     parse: Callable[[str], object] | None = None
 
@@ -43,8 +45,8 @@ class Attribute:
         elif self.choices:
             if value not in self.choices:
                 raise _refusal(f"value is not in set: [{', '.join(sorted(self.choices))}]")
-        elif not _is_long(value) or not self.low <= int(value) <= _LONG_MAX:
-            raise _refusal(f"value is not in range({self.low}, {_LONG_MAX})")
+        elif not _is_long(value) or not self.low <= int(value) <= self.high:
+            raise _refusal(f"value is not in range({self.low}, {self.high})")
 
 
 TOPIC_ATTRIBUTES: Final[Mapping[str, Attribute]] = {
@@ -54,7 +56,7 @@ TOPIC_ATTRIBUTES: Final[Mapping[str, Attribute]] = {
         frozenset(
             {
                 *("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION"),
-                *(MIXED_MESSAGE_TYPE, overflow_rule.PRIORITY_TYPE),
+                *(MIXED_MESSAGE_TYPE, PRIORITY_TYPE),
             }
         )
     ),
@@ -64,8 +66,7 @@ TOPIC_ATTRIBUTES: Final[Mapping[str, Attribute]] = {
     overflow_rule.BYTES: Attribute(parse=overflow_rule.parse_size_bytes),
     overflow_rule.AGE: Attribute(parse=overflow_rule.parse_age_ms),
 }
-GROUP_ATTRIBUTES: Final[Mapping[str, Attribute]] = {}
-"""Groups have none yet; requests for one are rejected."""
+GROUP_ATTRIBUTES: Final[Mapping[str, Attribute]] = {PRIORITY_FACTOR: Attribute(high=100)}
 
 
 def parse_changes(text: str | None) -> dict[str, str]:

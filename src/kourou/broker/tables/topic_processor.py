@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from kourou.broker.storage.flush_service import flush_all
-from kourou.broker.tables.attributes import MESSAGE_TYPE, MIXED_MESSAGE_TYPE, parse_changes
+from kourou.broker.tables.attributes import MIXED_MESSAGE_TYPE, parse_changes
 from kourou.broker.tables.config_table import SPLIT_METADATA_SIZE, page_of
 from kourou.broker.tables.name_checks import check_topic_name
 from kourou.broker.tables.topics import check_queue_nums
@@ -32,6 +32,7 @@ from kourou.protocol.headers import (
     GetTopicConfigRequestHeader,
 )
 from kourou.protocol.pop.retry_topics import pop_retry_topics
+from kourou.protocol.priority import MESSAGE_TYPE
 from kourou.transport.dispatcher import run_request
 from kourou.transport.request import Processor, Request
 

@@ -40,6 +40,7 @@ from kourou.protocol.names import (
     reply_topic,
 )
 from kourou.protocol.pop.retry_topics import revive_topic
+from kourou.protocol.priority import has_priorities
 from kourou.store.config_file import JsonConfigFile
 from kourou.store.config_tables import TopicConfigTable, load_table
 
@@ -207,6 +208,11 @@ class TopicConfigManager(ConfigTable):
         config = self.table.get(topic)
         return 0 if config is None else config.read_queue_nums
 
+    def has_priorities(self, topic: str) -> bool:
+        """Whether the queues of `topic` stand for priorities."""
+        config = self.table.get(topic)
+        return config is not None and has_priorities(config.attributes)
+
     def check_topic_name(self, topic: str) -> None:
         """RequestError INVALID_PARAMETER if `topic` is no topic name."""
         check_topic_name(topic)
@@ -275,6 +281,21 @@ class TopicConfigManager(ConfigTable):
         if is_order is not None and is_order != known.order:
             return self._put(_with(known, order=is_order))
         return known
+
+    def separate_retries(self, retry_topic: str, topics: Iterable[str]) -> None:
+        """Give a retry topic that exists as many queues as those of `topics` that have priorities: else a
+        message of a high priority would wait behind others that failed before it."""
+        queue_nums = [self.table[topic].write_queue_nums for topic in topics if self.has_priorities(topic)]
+        known, most = self.table[retry_topic], max(queue_nums, default=0)
+        if most <= min(known.read_queue_nums, known.write_queue_nums):
+            return
+        grown = _with(
+            known,
+            read_queue_nums=max(known.read_queue_nums, most),
+            write_queue_nums=max(known.write_queue_nums, most),
+        )
+        _log.info("topic %s changed, for priorities: %s", retry_topic, describe_change(known, grown))
+        self._put(grown)
 
     # -- changed by administrators ---------------------------------------------------------------
 

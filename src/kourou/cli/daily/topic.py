@@ -38,7 +38,7 @@ topic_app = OneLineGroup("topic", help="List, show, create and delete topics.")
 DEFAULT_QUEUES: Final = 8  # the default of mqadmin updateTopic
 _ROUTE_TIMEOUT_S: Final = 5.0
 _ROUTE_PAUSE_S: Final = 0.05
-_TYPES: Final = ("NORMAL", "FIFO", "DELAY", "TRANSACTION")
+_TYPES: Final = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY")
 _topic = click.argument("topic", shell_complete=complete_topics)
 
 

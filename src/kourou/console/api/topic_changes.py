@@ -14,7 +14,6 @@ from kourou.admin.session import BrokerAddress
 from kourou.admin.targets import Outcome, on_each
 from kourou.admin.topic_kinds import (
     MESSAGE_KINDS,
-    MESSAGE_TYPE,
     TopicKind,
     message_kind,
     own_topics,
@@ -29,6 +28,7 @@ from kourou.errors import KourouError
 from kourou.protocol.bodies import TopicConfig
 from kourou.protocol.codes import PermName
 from kourou.protocol.names import topic_problem
+from kourou.protocol.priority import MESSAGE_TYPE
 from kourou.wording import counted
 
 Queues = Annotated[int, msgspec.Meta(ge=1, le=65_535)]

@@ -37,8 +37,8 @@ class TopicsQuery(PageQuery, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """The parameters of the list of topics."""
 
     kinds: str = ""
-    """Kinds, separated by commas: NORMAL, FIFO, DELAY, TRANSACTION, MIXED, UNSPECIFIED, RETRY, DLQ, SYSTEM.
-    All if empty."""
+    """Kinds, separated by commas: NORMAL, FIFO, DELAY, TRANSACTION, MIXED, PRIORITY, UNSPECIFIED, RETRY, DLQ,
+    SYSTEM. All if empty."""
     broker: str = ""
     """Only topics of this broker."""
 

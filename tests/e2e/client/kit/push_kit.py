@@ -14,11 +14,10 @@ from kourou.client.push.push_consumer import AsyncPushConsumer
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand
 from kourou.protocol.headers.offsets import QueryConsumerOffsetRequestHeader
-from kourou.protocol.headers.topics import CreateTopicRequestHeader
 from kourou.protocol.message import MessageExt
 from kourou.protocol.properties import encode_properties
 from kourou.testing.cluster import Cluster
-from tests.e2e.broker.broker_kit import send_header
+from tests.e2e.broker.broker_kit import send_header, topic_header
 
 TOPIC = "TopicTest"
 GROUP = "billing"
@@ -42,18 +41,11 @@ async def call(
     return await running.client.call(running.brokers[broker].address, command, 10_000)
 
 
-async def make_topic(running: Cluster, topic: str = TOPIC, queues: int = 4) -> None:
+async def make_topic(
+    running: Cluster, topic: str = TOPIC, queues: int = 4, attributes: str | None = None
+) -> None:
     """A topic with so many queues on every broker, known to the name server."""
-    header = CreateTopicRequestHeader(
-        topic=topic,
-        default_topic="TBW102",
-        read_queue_nums=queues,
-        write_queue_nums=queues,
-        perm=6,
-        topic_filter_type="SINGLE_TAG",
-        topic_sys_flag=0,
-        order=False,
-    )
+    header = topic_header(topic, queues, attributes)
     for broker in range(len(running.brokers)):
         answer = await call(running, RequestCode.UPDATE_AND_CREATE_TOPIC, header, broker=broker)
         assert answer.code == ResponseCode.SUCCESS, answer.remark

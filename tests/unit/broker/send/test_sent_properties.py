@@ -6,7 +6,7 @@ import pytest
 
 from kourou.broker.delay.delayed_messages import is_delayed
 from kourou.broker.send import sent_properties
-from kourou.broker.send.sent_properties import PropertyRewriter
+from kourou.broker.send.sent_properties import PropertyRewriter, by_priority
 from kourou.protocol.properties import decode_properties, encode_properties
 from kourou.protocol.tags import tags_code
 
@@ -85,3 +85,23 @@ def test_tags_that_no_record_can_hold_are_not_hashed(
     assert rewriter.read("TAGS\x01" + "t" * 32_767)[2] == 7
     assert rewriter.read("TAGS\x01" + "t" * 32_768)[2] == 0
     assert hashed == [32_767]
+
+
+PRIORITY = "_SYS_MSG_PRIORITY_\x012\x02"
+
+
+@pytest.mark.parametrize(
+    ("properties", "is_retry", "expected"),
+    [
+        (PRIORITY, False, (2, PRIORITY)),
+        ("_SYS_MSG_PRIORITY_\x0199\x02", False, (3, "_SYS_MSG_PRIORITY_\x0199\x02")),
+        ("_SYS_MSG_PRIORITY_\x01-2\x02", False, (0, "_SYS_MSG_PRIORITY_\x01-2\x02")),
+        ("__SHARDINGKEY\x01k\x02" + PRIORITY, False, (0, "__SHARDINGKEY\x01k\x02")),
+        (PRIORITY + "DELAY\x013\x02", False, (0, "DELAY\x013\x02")),
+        (PRIORITY + "DELAY\x013\x02", True, (2, PRIORITY + "DELAY\x013\x02")),
+    ],
+)
+def test_a_priority_is_a_queue_or_taken_out(
+    properties: str, is_retry: bool, expected: tuple[int, str]
+) -> None:
+    assert by_priority(properties, 0, 4, is_retry=is_retry) == expected

@@ -74,6 +74,14 @@ def test_update_and_delete(tmp_path: Path) -> None:
     assert groups.data_version.counter == 2
 
 
+def test_the_factor_of_priorities_is_a_percentage(tmp_path: Path) -> None:
+    groups = make(tmp_path).groups
+    groups.update(SubscriptionGroupConfig("CG", attributes={"+priority.factor": "88"}))
+    assert groups.table["CG"].attributes == {"priority.factor": "88"}
+    with pytest.raises(RequestError, match=r"value is not in range\(0, 100\)"):
+        groups.update(SubscriptionGroupConfig("CG", attributes={"+priority.factor": "101"}))
+
+
 def test_forbidden_bits_are_of_one_group_and_topic(tmp_path: Path) -> None:
     groups = make(tmp_path).groups
     groups.update_forbidden("CG", "orders", PermName.READ, is_forbidden=True)

@@ -6,7 +6,7 @@ import { Badge } from "../lib/states.js";
 
 /** The kinds of topics of applications; the others belong to groups and brokers. */
 export const MESSAGE_KINDS = ["NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "PRIORITY", "UNSPECIFIED"];
-const KIND_COLOURS = { FIFO: "info", DELAY: "info", TRANSACTION: "info", RETRY: "warn", DLQ: "bad" };
+const KIND_COLOURS = { FIFO: "info", DELAY: "info", TRANSACTION: "info", PRIORITY: "info", RETRY: "warn", DLQ: "bad" };
 
 /** @param {{kind: string}} props */
 export function KindBadge({ kind }) {
