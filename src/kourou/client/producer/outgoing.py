@@ -53,7 +53,7 @@ def plan_batches(
 ) -> list[list[int]]:
     """The positions in `messages` of those that share a request. A message larger than the limit goes alone.
 
-    Messages of a batch have the same topic and the same `wait_store_msg_ok`. Delayed messages, replies and
+    Messages of a batch have the same topic, `wait_store_msg_ok` and priority. Delayed messages, replies and
     messages for a retry topic are sent alone.
 
     >>> a, b = Message("A", b"1"), Message("B", b"2")
@@ -62,12 +62,12 @@ def plan_batches(
     """
     added, most = (_SEQUENCE_BYTES, MAX_SEQUENCED_BATCH) if is_sequenced else (0, len(messages))
     batches: list[list[int]] = []
-    open_batches: dict[tuple[str, bool], tuple[list[int], int]] = {}
+    open_batches: dict[tuple[str, bool, int | None], tuple[list[int], int]] = {}
     for index, message in enumerate(messages):
         if not _may_join(message):
             batches.append([index])
             continue
-        kind = (message.topic, message.wait_store_msg_ok)
+        kind = (message.topic, message.wait_store_msg_ok, message.priority)
         size = entry_bytes(message) + added
         batch, filled = open_batches.get(kind, ([], max_batch_bytes))
         if filled + size > max_batch_bytes or len(batch) >= most:

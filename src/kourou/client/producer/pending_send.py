@@ -308,6 +308,8 @@ class PendingSend:
     """Where the next attempt has to be made, instead of a queue of the next broker."""
     awaited_broker: str | None = None
     """The broker whose master it has waited for."""
+    priority: int | None = None
+    """Of its messages, if the queue for it has to be chosen here."""
     is_over = False
 
     def __init__(

@@ -21,6 +21,7 @@ from kourou.client.producer.pending_send import ChooseQueue
 from kourou.errors import MessageRefusedError
 from kourou.protocol.bodies.message_queue import MessageQueue
 from kourou.protocol.message import Message
+from kourou.protocol.priority import priority_queue
 from kourou.protocol.properties import MessageConst
 from kourou.protocol.tags import java_hash_code
 
@@ -185,6 +186,12 @@ class QueuePicker:
 
 def _any(broker_name: str) -> bool:
     return True
+
+
+def queue_of_priority(queues: Sequence[MessageQueue], broker_name: str, priority: int) -> MessageQueue:
+    """Of the queues of a topic, that of a broker which stands for a priority."""
+    own = [queue for queue in queues if queue.broker_name == broker_name]
+    return own[priority_queue(priority, len(own))]
 
 
 class QueueChoice:

@@ -35,7 +35,7 @@ from kourou.client.producer.pending_send import (
 from kourou.client.producer.producer_hooks import ProducerHook, SendContext, call_hooks
 from kourou.client.producer.producer_options import ProducerOptions
 from kourou.client.producer.producer_stats import ProducerCounters
-from kourou.client.producer.queue_choice import LatencyFaults, QueuePicker
+from kourou.client.producer.queue_choice import LatencyFaults, QueuePicker, queue_of_priority
 from kourou.client.producer.send_request import ONEWAY, SendFrames, SendRequest
 from kourou.client.producer.send_result import SEND_STATUSES, SendResult, SendStatus, send_result
 from kourou.errors import (
@@ -51,7 +51,7 @@ from kourou.errors import (
     TopicLimitError,
 )
 from kourou.protocol.bodies.message_queue import MessageQueue
-from kourou.protocol.codes import MessageSysFlag, ResponseCode
+from kourou.protocol.codes import MessageSysFlag, RequestCode, ResponseCode
 from kourou.protocol.command import CommandHead
 from kourou.protocol.message import Message
 from kourou.transport.connection import Connection
@@ -117,6 +117,9 @@ class Sends:
         send = PendingSend(
             self, request, messages, choose, future, timeout_ms, deadline, attempts, size_bytes
         )
+        # Of a single message the broker chooses the queue.
+        if request.code == RequestCode.SEND_BATCH_MESSAGE:
+            send.priority = messages[0].priority
         self._start(send)
         return future
 
@@ -141,6 +144,8 @@ class Sends:
             else:
                 others = masters.others(route.publish_queues)
                 queue = self._picker.pick(others or route.publish_queues, last)
+            if send.priority is not None and send.choose is None and send.repeats_in is None:
+                queue = queue_of_priority(route.publish_queues, queue.broker_name, send.priority)
             if masters.waits and masters.holds(send, queue):
                 return
             if self._limits.waits and self._limits.holds(send, queue):

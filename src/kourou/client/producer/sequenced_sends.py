@@ -131,6 +131,8 @@ class SequencedSends(Sends):
             size_bytes,
         )
         send.is_chosen = choose is not None
+        # Its sequence counts in the queue that it names: the broker does not move it to another one.
+        send.priority = messages[0].priority
         send.is_ordinary = request.code not in _SEQUENCED_CODES or is_retry_topic(request.topic)
         if self.sessions.fenced_by is not None:
             self.fail(send, self._fenced(send))

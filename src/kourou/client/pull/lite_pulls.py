@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from kourou.client.core.instance import ClientInstance
 from kourou.client.core.namespaces import Namespace
+from kourou.client.core.turns import Turns, level_of
 from kourou.client.pull.lite_pull_options import LitePullOptions
 from kourou.client.pull.pulls import BEHIND_DELAY_S, PullResult, PullStatus, QueuePulls, is_behind
 from kourou.client.push.assigned_queue import FlowLimits
@@ -33,6 +34,8 @@ class _Batch(NamedTuple):
     messages: list[MessageExt]
     next_offset: int
     size_bytes: int
+    level: int
+    """The highest priority of its messages."""
 
 
 class LiteQueue:
@@ -75,6 +78,11 @@ class LiteQueue:
         return bool(self._batches) and not self.is_paused
 
     @property
+    def level(self) -> int:
+        """The priority of what a poll would take: the highest of the messages of one pull."""
+        return self._batches[0].level
+
+    @property
     def is_full(self) -> bool:
         """Whether nothing more should be pulled."""
         if not self._batches:
@@ -92,7 +100,8 @@ class LiteQueue:
         self.pull_offset = next_offset
         if messages:
             size_bytes = sum(message.store_size for message in messages)
-            self._batches.append(_Batch(messages, next_offset, size_bytes))
+            level = max(map(level_of, messages))
+            self._batches.append(_Batch(messages, next_offset, size_bytes, level))
             self.count += len(messages)
             self.size_bytes += size_bytes
         elif self._batches:
@@ -202,7 +211,8 @@ class LitePulls:
         self._limits = FlowLimits(
             options.pull_threshold_messages, options.pull_threshold_bytes, options.max_span
         )
-        # In the order in which they are polled: a polled queue goes to the end.
+        self._turns = Turns()
+        # In the order in which they are polled, for each priority: a polled queue goes to the end.
         self._ready: dict[LiteQueue, None] = {}
         self._arrived = asyncio.Event()
         self.queues: dict[MessageQueue, LiteQueue] = {}
@@ -245,9 +255,10 @@ class LitePulls:
 
     def take_nowait(self) -> list[MessageExt]:
         """The messages of one pull of the next queue; empty when there are none."""
-        lite = next(iter(self._ready), None)
-        if lite is None:
+        if not self._ready:
             return []
+        level = self._turns.next_level({lite.level for lite in self._ready})
+        lite = next(lite for lite in self._ready if lite.level == level)
         was_full = self._is_full
         del self._ready[lite]
         messages = lite.take()

@@ -17,6 +17,7 @@ from itertools import groupby
 from typing import Any, Final, TypeAlias
 
 from kourou.client.core.subscription import Subscriptions
+from kourou.client.core.turns import level_of
 from kourou.client.push.consume_result import ConsumeContext, ConsumeResult, done_count
 from kourou.client.push.consumer_options import ConsumerOptions
 from kourou.client.push.consumer_stats import StatsTable
@@ -66,12 +67,21 @@ class ConcurrentService:
         tasks.start(self._watch_timeouts(), "consume timeouts")
 
     def submit(self, assigned: Delivery, messages: list[MessageExt]) -> None:
+        levels = {level_of(message) for message in messages}
+        if len(levels) == 1:
+            self._queue(assigned, messages, levels.pop())
+        else:
+            for level in sorted(levels, reverse=True):
+                self._queue(assigned, [each for each in messages if level_of(each) == level], level)
+
+    def _queue(self, assigned: Delivery, messages: list[MessageExt], level: int) -> None:
+        """Queue messages of one priority for their handlers."""
         batches = self._batches(assigned, messages)
         handler = assigned.subscription.handler
         if self._sync_calls is not None and handler is not None and not handler.is_async:
-            self._sync_calls.put(handler, assigned, batches)
+            self._sync_calls.put(handler, assigned, batches, level)
         else:
-            self.pool.put([(assigned, batch) for batch in batches])
+            self.pool.put([(assigned, batch) for batch in batches], level)
 
     def _batches(self, assigned: Delivery, messages: list[MessageExt]) -> list[list[MessageExt]]:
         size = self._options.batch_size

@@ -117,12 +117,12 @@ class SyncHandlerCalls:
         """Calls whose handler has not returned."""
         self.is_stopping = False
 
-    def put(self, handler: Handler, assigned: Delivery, batches: list[list[MessageExt]]) -> None:
-        """Queue messages for the handler; ignored once the consumer stops."""
+    def put(self, handler: Handler, assigned: Delivery, batches: list[list[MessageExt]], level: int) -> None:
+        """Queue messages of one priority for the handler; ignored once the consumer stops."""
         if self.is_stopping:
             return
         calls = [SyncHandlerCall(self, handler, assigned, messages) for messages in batches]
-        self._threads.submit([(call.run, (), call.ended) for call in calls])
+        self._threads.submit([(call.run, (), call.ended) for call in calls], level)
 
     def refuse(self) -> None:
         """Start no more handlers, not even for queued messages."""

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from kourou.client.core.stop_once import mark_handlers_of
+from kourou.client.core.turns import WaitingItems
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ class HandlerThreads:
         self._loop = asyncio.get_running_loop()
         self._name = name
         self._count = count
-        self._jobs: deque[Job] = deque()
+        self._jobs: WaitingItems[Job] = WaitingItems()
         self._done: deque[tuple[Ended, Any, BaseException | None]] = deque()
         self._is_collecting = False
         self._unfinished = 0
@@ -59,10 +60,10 @@ class HandlerThreads:
         self.submit([(function, arguments, ended)])
         return future
 
-    def submit(self, jobs: Sequence[Job]) -> None:
-        """Queue functions to be called in threads."""
+    def submit(self, jobs: Sequence[Job], level: int = 0) -> None:
+        """Queue functions of one priority to be called in threads."""
         self._unfinished += len(jobs)
-        self._jobs.extend(jobs)
+        self._jobs.extend(jobs, level)
         if not self._is_waking:
             self._wake_one()
 

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, Generic, TypeVar
 
 from kourou.client.core.stop_once import mark_handlers_of
+from kourou.client.core.turns import WaitingItems
 from kourou.transport.tasks import StrayCancellationError
 from kourou.wording import counted
 
@@ -58,17 +59,17 @@ class WorkerPool(Generic[T]):
         self._work = work
         self._failed = failed
         self._owner = owner
-        self._ready: deque[T] = deque()
+        self._ready: WaitingItems[T] = WaitingItems()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._is_waking = False
         self.workers: list[Worker[T]] = []
         self.is_stopping = False
 
-    def put(self, items: Iterable[T]) -> None:
-        """Add work; dropped once the pool stops."""
+    def put(self, items: Iterable[T], level: int = 0) -> None:
+        """Add work of one priority; dropped once the pool stops."""
         if self.is_stopping:
             return
-        self._ready.extend(items)
+        self._ready.extend(items, level)
         if self._ready and not self._is_waking:
             self._wake_one()
 
