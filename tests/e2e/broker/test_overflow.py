@@ -13,7 +13,7 @@ import pytest
 from kourou.broker.overflow.overflow_service import OverflowService
 from kourou.broker.overflow.part import OverflowPart
 from kourou.errors import StorageError
-from kourou.protocol.bodies import SubscriptionData, TopicConfig
+from kourou.protocol.bodies import GroupFloors, SubscriptionData, TopicConfig
 from kourou.protocol.bodies.overflow import OverflowState, TopicOverflow
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.headers.pull import PullMessageResponseHeader
@@ -21,6 +21,8 @@ from kourou.protocol.message import MessageExt
 from kourou.protocol.over_limit import WAIT_FIELD, Limited, OverLimit
 from kourou.store.kernel import choose_kernel
 from tests.e2e.broker.broker_kit import Peer, messages, running
+from tests.e2e.broker.pop_delivery_kit import popping
+from tests.e2e.broker.replication_kit import pair
 
 pytestmark = pytest.mark.e2e
 
@@ -334,3 +336,48 @@ async def test_without_a_policy_nothing_runs(tmp_path: Path) -> None:
         assert service(peer)._published not in hooks
         assert peer.controller.admission.ruling is ruling
         assert not (tmp_path / "store" / "config" / "overflowFloors.json").exists()
+
+
+# -- POP, slaves -------------------------------------------------------------------------------------
+
+
+async def test_pop_skips_what_was_dropped(tmp_path: Path) -> None:
+    async with popping(tmp_path) as pops:
+        peer = pops.peer
+        set_attributes(peer, 1, policy="drop-oldest", messages="10")
+        await send_many(peer, 50, queues=1)
+        commit(peer, 0)
+        await until(lambda: backlog(peer, queues=1) <= 10)
+        popped = await pops.pop("T")
+        assert numbers(popped.messages) == list(range(50))[-9:]
+
+
+async def test_a_slave_follows_the_floors_and_keeps_them_as_master(tmp_path: Path) -> None:
+    async with pair(tmp_path) as (of_master, of_slave):
+        set_attributes(of_master, 1, policy="drop-oldest", messages="10")
+        await send_many(of_master, 50, queues=1)
+        commit(of_master, 0)
+        await until(lambda: backlog(of_master, queues=1) == 9)
+        slave = of_slave.controller.running.slave
+        assert slave is not None
+        await slave.copy_tables()
+        assert floors(of_slave) == {0: 41}
+        assert (await of_slave.pull("T", 0)).code == ResponseCode.PULL_OFFSET_MOVED
+        assert not service(of_slave).watches, "its master decides"
+        stored = Path(of_slave.controller.config.store_path_root_dir) / "config" / "overflowFloors.json"
+        await until(stored.exists)
+    async with running(tmp_path / "slave-1") as promoted:
+        assert floors(promoted) == {0: 41}
+        assert numbers(await consume(promoted, 0)) == list(range(41, 50))
+        assert (await state(promoted)).groups[0].dropped == 41
+
+
+async def test_a_promoted_slave_with_a_shorter_log_has_no_floor_beyond_it(tmp_path: Path) -> None:
+    """The next messages would get the offsets of those that were lost, and be skipped."""
+    async with limited(tmp_path, queues=1, policy="drop-oldest", messages="1000") as peer:
+        await send_many(peer, 10, queues=1)
+        peer.controller.services.offsets.floors.follow({"T@consumers": GroupFloors({0: 25}, 25)})
+    async with running(tmp_path) as peer:
+        assert floors(peer) == {0: 10}
+        await peer.send("T", b"new")
+        assert len(await consume(peer, 0)) == 1
