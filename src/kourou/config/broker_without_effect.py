@@ -28,7 +28,9 @@ _NO_BIT_MAPS: Final = "filters are evaluated on the message; the queues have no 
 _SLOW_READERS: Final = "old messages are read from disk in threads; no client is disconnected for it"
 _NO_PROXY: Final = "there is no proxy, for whose broadcasting clients the broker would store offsets"
 _ONE_REGISTRATION: Final = "a registration is one request; 100,000 topics fit into a frame"
-_NO_POP: Final = "POP consumption is not in this version"
+_POP_IN_MEMORY: Final = "what is in flight is always kept in memory and in the log"
+_POP_REVIVE: Final = "messages are revived when their invisible time ends, whatever the backlog"
+_NO_PRIORITY: Final = "queues have no priorities in POP"
 _NO_LITE: Final = "lite topics are not in this version"
 _NO_COLD_CONTROL: Final = "cold data is read off the event loop; no client is throttled for it"
 _NO_TAKEOVER: Final = "acting masters are not in this version"
@@ -137,47 +139,48 @@ _SENDING: Final = (
 _POP: Final = (
     *keys(
         INT,
-        _NO_POP,
+        "pops that wait are removed when they are answered",
         popPollingMapSize=100_000,
         popPollingMapExpireTimeSeconds=600,
+    ),
+    *keys(
+        INT,
+        _POP_IN_MEMORY,
         popCkStayBufferTime=10_000,
         popCkStayBufferTimeOut=3_000,
         popCkMaxBufferSize=200_000,
         popCkOffsetMaxQueueSize=20_000,
-        popFromRetryProbabilityForPriority=0,
+    ),
+    *keys(BOOL, _POP_IN_MEMORY, enablePopBufferMerge=False, appendAckAsync=False, appendCkAsync=False),
+    *keys(
+        INT,
+        _POP_REVIVE,
         popReviveMaxReturnSizePerRead=16_384,
         popReviveMaxAttemptTimes=16,
         popReviveConcurrency=32,
-        maxMessageFilterNumForNotification=64,
     ),
     *keys(
         LONG,
-        "a pop that waits passes over messages that it does not select as they arrive",
-        popLongPollingForceNotifyInterval=800,
-    ),
-    *keys(
-        LONG,
-        _NO_POP,
+        _POP_REVIVE,
         reviveInterval=1_000,
         reviveMaxSlow=3,
         reviveScanTime=10_000,
         reviveAckWaitMs=180_000,
     ),
+    *keys(BOOL, _POP_REVIVE, enableSkipLongAwaitingAck=False, skipWhenCKRePutReachMaxTimes=False),
     *keys(
-        BOOL,
-        _NO_POP,
-        enablePopLog=False,
-        enablePopBufferMerge=False,
-        enablePopBatchAck=False,
-        enableSkipLongAwaitingAck=False,
-        enableNotifyBeforePopCalculateLag=True,
-        priorityOrderAsc=True,
-        useMessageFilterForNotification=True,
-        useSeparateRetryQueue=False,
-        skipWhenCKRePutReachMaxTimes=False,
-        appendAckAsync=False,
-        appendCkAsync=False,
+        LONG,
+        "a pop that waits passes over messages that it does not select as they arrive",
+        popLongPollingForceNotifyInterval=800,
     ),
+    *keys(BOOL, "a request for a notification has no filter", useMessageFilterForNotification=True),
+    *keys(INT, "a request for a notification has no filter", maxMessageFilterNumForNotification=64),
+    *keys(BOOL, "the log has one line for each change of state", enablePopLog=False),
+    *keys(BOOL, "batches of acks are always accepted", enablePopBatchAck=False),
+    *keys(BOOL, "the backlog of POP groups is computed from offsets", enableNotifyBeforePopCalculateLag=True),
+    *keys(BOOL, "a message is revived into the retry topic of its own topic", useSeparateRetryQueue=False),
+    *keys(INT, _NO_PRIORITY, popFromRetryProbabilityForPriority=0),
+    *keys(BOOL, _NO_PRIORITY, priorityOrderAsc=True),
     *keys(
         BOOL,
         _NO_ROCKSDB,
@@ -199,7 +202,7 @@ _STATISTICS: Final = (
         maxStatsIdleTimeInMinutes=-1,
     ),
     *keys(BOOL, "metrics are pushed as totals since the start", metricsInDelta=False),
-    *keys(BOOL, _NO_POP, enablePopMetrics=True),
+    *keys(BOOL, "there are no metrics of POP alone", enablePopMetrics=True),
     *keys(INT, "metrics are pushed in one piece", metricsExportBatchMaxDataPoints=1_000),
     *keys(LONG, "metrics are not logged", metricLoggingExporterIntervalInMills=10_000),
     *keys(

@@ -1,6 +1,6 @@
 """The metrics of RocketMQ 5.5's brokers: names, labels and units exactly as scraped from one.
 
-Those of POP are missing, as POP is (docs/compatibility.md). Every sample also has NODE_LABELS.
+Those of POP alone are missing (docs/compatibility.md). Every sample also has NODE_LABELS.
 """
 
 from __future__ import annotations
