@@ -47,9 +47,11 @@ def wait_shared(members: dict[str, Messaging], topic: str, counts: list[int]) ->
     )
 
 
-def assert_each_once(java: Messaging, topic: str, members: dict[str, Messaging]) -> None:
-    """Send to all queues; every member gets some of the messages, and each message has one receiver."""
-    label = f"{topic}-to-{len(members)}"
+def assert_each_once(
+    java: Messaging, topic: str, members: dict[str, Messaging], how: str = "", *, shares: bool = True
+) -> None:
+    """Send to all queues; each message has one receiver, and if it `shares`, every member gets some."""
+    label = f"{topic}-{how}-to-{len(members)}"
     sent = bodies(java.send("sender", "hash", topic, _COUNT, keys=_COUNT, label=label))
     received: dict[str, list[str]] = {}
 
@@ -61,7 +63,7 @@ def assert_each_once(java: Messaging, topic: str, members: dict[str, Messaging])
 
     wait_until(all_received, timeout_s=_REBALANCE_S, what="all messages")
     assert sorted(sum(received.values(), [])) == sorted(sent)
-    assert all(received.values())
+    assert all(received.values()) or not shares
 
 
 def test_members_have_the_queues_that_the_broker_assigns(cluster: BrokerCluster, java: Messaging) -> None:
@@ -97,9 +99,13 @@ def test_they_share_with_members_that_divide_by_themselves(
 def test_apaches_tool_sets_the_mode(
     cluster: BrokerCluster, java: Messaging, admins: dict[str, AdminSession]
 ) -> None:
+    """To POP and back, while messages are consumed: each of them once."""
     topic, group = cluster.new_topic("mode"), cluster.new_name("group")
-    java.start_consumer("member", topic, group=group, assigned=True)
-    wait_shared({"member": java}, topic, [4])
+    members = {"first": java, "second": java}
+    for name in members:
+        java.start_consumer(name, topic, group=group, assigned=True)
+    wait_shared(members, topic, [2, 2])
+    assert_each_once(java, topic, members, "pulled")
 
     def set_mode(mode: str) -> str:
         where = ("-n", cluster.namesrv, "-c", "DefaultCluster", "-t", topic, "-g", group, "-q", "0")
@@ -109,10 +115,35 @@ def test_apaches_tool_sets_the_mode(
         f"set consume mode to {cluster.broker.address} success.",
         f"topic[{topic}] group[{group}] consume mode[POP] popShareQueueNum[0]",
     ]
-    wait_until(lambda: java.popped("member", topic) == {-1}, timeout_s=_REBALANCE_S, what="the member pops")
-    assert not java.owned("member", topic)
+    wait_until(
+        lambda: all(java.popped(name, topic) == {-1} for name in members),
+        timeout_s=_REBALANCE_S,
+        what="both members pop",
+    )
+    assert not any(java.owned(name, topic) for name in members)
+    assert_each_once(java, topic, members, "popped", shares=False)
     set_mode("PULL")
+    wait_shared(members, topic, [2, 2])
+    assert not any(java.popped(name, topic) for name in members)
+    assert_each_once(java, topic, members, "pulled-again")
+    java.stop(*members)
+
+
+def test_a_message_whose_handler_failed_is_popped_again(
+    cluster: BrokerCluster, java: Messaging, admins: dict[str, AdminSession]
+) -> None:
+    topic, group = cluster.new_topic("failing"), cluster.new_name("group")
+    java.start_consumer("member", topic, group=group, assigned=True)
     wait_shared({"member": java}, topic, [4])
-    assert not java.popped("member", topic)
-    assert_each_once(java, topic, {"member": java})
     java.stop("member")
+    where = ("-n", cluster.namesrv, "-c", "DefaultCluster", "-t", topic, "-g", group, "-q", "0")
+    admins[VERSION].run("setConsumeMode", *where, "-m", "POP")
+    java.start_consumer("failing", topic, group=group, assigned=True, fails=1)
+    wait_until(lambda: java.popped("failing", topic) == {-1}, timeout_s=_REBALANCE_S, what="the member pops")
+    sent = bodies(java.send("sender", "hash", topic, 4, keys=4, label=topic))
+    # The client waits 10 s after a first failure.
+    received = bodies(
+        java.ask("received", consumer="failing", count=8, calls=True, timeoutMs=_REBALANCE_S * 1_000)
+    )
+    assert sorted(received) == sorted(sent * 2)
+    java.stop("failing")
