@@ -226,6 +226,7 @@ class RunningBroker:
                 services,
                 journal,
                 overflow.service,
+                self.in_flight.in_flight,
                 transactions,
                 master.server,
                 bulk_handler,

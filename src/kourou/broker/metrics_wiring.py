@@ -20,6 +20,7 @@ from kourou.transport.request_latency import RequestLatency
 if TYPE_CHECKING:
     from kourou.broker.atomic.journal import Journal
     from kourou.broker.overflow.overflow_service import OverflowService
+    from kourou.broker.pop.in_flight import MessagesInFlight
     from kourou.broker.pop.pop_service import PopService
     from kourou.broker.replication.replica_server import ReplicaServer
     from kourou.broker.services import BrokerServices
@@ -31,6 +32,7 @@ def make_metrics(
     services: BrokerServices,
     journal: Journal,
     overflow: OverflowService,
+    in_flight: MessagesInFlight,
     transactions: Transactions,
     replicas: ReplicaServer,
     fast_path: BulkHandler | None,
@@ -57,6 +59,7 @@ def make_metrics(
         sequences=store.producers.table,
         atomics=journal,
         overflow=overflow,
+        in_flight=in_flight,
         queue_folder=store.config.queue_folder,
         stats=services.stats,
         commit_cycle=services.commit_cycle,

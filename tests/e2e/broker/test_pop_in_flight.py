@@ -26,6 +26,7 @@ from tests.e2e.broker.pop_kit import (
     take,
     until,
 )
+from tests.e2e.broker.test_metrics import scrape
 
 pytestmark = pytest.mark.e2e
 
@@ -169,3 +170,22 @@ async def test_messages_of_a_topic_or_group_that_is_gone_are_dropped(tmp_path: P
         await until(lambda: in_flight(peer).counts.dropped == 2)
         assert RETRY not in services.topics.table
         assert in_flight(peer).count(TOPIC, GROUP) == 0
+
+
+async def test_messages_in_flight_are_counted(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with clocked(tmp_path, clock, http_port=0) as peer:
+        await prepare(peer, 4)
+        handles = await take(peer, [0, 1, 2])
+        await take(peer, [3], group="others", invisible_time_ms=10 * INVISIBLE_MS)
+        for _ in range(2):
+            await ack(peer, handles[0])
+        clock.advance(INVISIBLE_MS + 200)
+        await until(lambda: len(bodies(peer)) == 2 and in_flight(peer).counts.revived == 2)
+        found = await scrape(peer.controller)
+        labels = {"topic": TOPIC, "consumer_group": "others"}
+        assert found.value("kourou_pop_in_flight_messages", **labels) == 1
+        assert found.value("kourou_pop_check_points") == 1
+        assert found.value("kourou_pop_acked_total") == 1
+        assert found.value("kourou_pop_late_acks_total") == 1
+        assert found.value("kourou_pop_overdue_total", outcome="revived") == 2

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from kourou.broker.groups.producers import ClientChannel, ProducerManager
     from kourou.broker.metrics.exporter import BrokerExporter
     from kourou.broker.overflow.overflow_service import OverflowService
+    from kourou.broker.pop.in_flight import MessagesInFlight
     from kourou.broker.pull.long_polling import PullRequestHoldService
     from kourou.broker.replication.replica_server import ReplicaServer
     from kourou.broker.settings import KernelStatus, LiveConfig
@@ -101,6 +102,7 @@ class BrokerMetrics:
     sequences: ProducerTable
     atomics: Journal
     overflow: OverflowService
+    in_flight: MessagesInFlight
     queue_folder: Path
     stats: BrokerStatsManager
     commit_cycle: CommitCycle
@@ -172,6 +174,7 @@ class BrokerMetrics:
             yield names.RPC_LATENCY.family(self.requests.samples(), self._rocketmq_scope)
         if config.enable_request_metrics:
             yield from self._messages()
+        yield own.POP_IN_FLIGHT.family(self._in_flight(), self.scope)
         if config.enable_lag_and_dlq_metrics:
             yield names.SEND_TO_DLQ.family(self._dead_letters(), self._rocketmq_scope)
             yield from self._lag()
@@ -224,6 +227,7 @@ class BrokerMetrics:
             )
         yield from self._atomics()
         yield from self._overflow()
+        yield from self._pops()
         usages = [(str(folder), usage) for folder, usage in on_disk.log_folders.items()]
         yield own.DISK_TOTAL.family([((name,), usage.total_bytes) for name, usage in usages], scope)
         yield own.DISK_FREE.family([((name,), usage.usable_bytes) for name, usage in usages], scope)
@@ -261,6 +265,22 @@ class BrokerMetrics:
         yield own.OVERFLOW_DEAD_LETTERED.family(
             [((topic, group), dead_lettered) for topic, group, _, dead_lettered in counts], scope
         )
+
+    def _pops(self) -> Iterator[Family]:
+        counts, scope = self.in_flight.counts, self.scope
+        yield own.POP_CHECK_POINTS.value(self.in_flight.check_points, scope)
+        yield own.POP_ACKED.value(counts.acked, scope)
+        yield own.POP_LATE_ACKS.value(counts.late_acks, scope)
+        overdue = [
+            (("revived",), counts.revived),
+            (("dead_letter",), counts.dead_letters),
+            (("dropped",), counts.dropped),
+        ]
+        yield own.POP_OVERDUE.family(overdue, scope)
+
+    def _in_flight(self) -> Iterator[Sample]:
+        for topic, group, count in self.in_flight.by_group():
+            yield (topic, group), count
 
     def _slaves(self) -> Iterator[Family]:
         if self.config.current.is_slave:

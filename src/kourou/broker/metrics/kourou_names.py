@@ -143,6 +143,28 @@ OVERFLOW_DEAD_LETTERED: Final = Metric(
     "Messages that an overflow policy has put to the dead letters of a group; kept over restarts.",
     ("topic", "consumer_group"),
 )
+POP_CHECK_POINTS: Final = Metric(
+    "kourou_pop_check_points", Kind.GAUGE, "Pops with messages in flight: neither acknowledged nor over."
+)
+POP_ACKED: Final = Metric("kourou_pop_acked_total", Kind.COUNTER, "Popped messages that were acknowledged.")
+POP_LATE_ACKS: Final = Metric(
+    "kourou_pop_late_acks_total",
+    Kind.COUNTER,
+    "Acknowledgements without effect: the invisible time was over, or they came twice.",
+)
+POP_OVERDUE: Final = Metric(
+    "kourou_pop_overdue_total",
+    Kind.COUNTER,
+    "Messages whose invisible time ended without an acknowledgement: revived (put into a retry topic), "
+    "dead_letter, or dropped (the message, its topic or group was gone).",
+    ("outcome",),
+)
+POP_IN_FLIGHT: Final = Metric(
+    "kourou_pop_in_flight_messages",
+    Kind.GAUGE,
+    "Messages that are popped, not in order, and not acknowledged.",
+    ("topic", "consumer_group"),
+)
 SLAVES: Final = Metric("kourou_slaves", Kind.GAUGE, "Slaves that follow this master.")
 SLAVE_LAG_BYTES: Final = Metric(
     "kourou_slave_lag_bytes", Kind.GAUGE, "How much of the log a slave has not acknowledged.", ("slave",)

@@ -6,7 +6,7 @@ Not here: requests (ack_processor.py), what is done with messages whose time has
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -119,6 +119,15 @@ class MessagesInFlight:
     def count(self, topic: str, group: str, queue_id: int | None = None) -> int:
         """Messages in flight, of one queue or of all of the topic."""
         return self._table.count(topic, group, queue_id)
+
+    @property
+    def check_points(self) -> int:
+        """How many check points are open."""
+        return len(self._table)
+
+    def by_group(self) -> Iterator[tuple[str, str, int]]:
+        """Topic, group, and how many messages are in flight."""
+        return self._table.counts()
 
     def knows(self, key: CheckPointKey) -> bool:
         """Whether a check point is open."""
