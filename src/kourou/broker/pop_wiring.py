@@ -95,6 +95,7 @@ def in_flight_part(
         topic=topic,
         table=table,
         writer=services.writer,
+        delayed=services.delayed,
         cycles=services.cycles,
         before_write=services.commit_cycle.before_write,
         store_host=services.store_host,

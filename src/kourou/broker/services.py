@@ -144,6 +144,7 @@ class BrokerServices:
     replica_status: ReplicaStatus
     """Of a slave: whether it follows its master."""
     delay_offsets: DelayOffsetManager
+    delayed: DelayedMessages
     timers: TimerMessages | None
     """Messages that wait for any time; None: there are none (`timerWheelEnable`)."""
     disk: DiskThreads
@@ -336,6 +337,7 @@ class BrokerServices:
             delay_offsets=DelayOffsetManager(
                 setup.files, root, live_config.get, now_ms, lambda: log.max_phy_offset
             ),
+            delayed=delayed,
             timers=timers,
             disk=disk,
             records=records,

@@ -98,22 +98,44 @@ class DelayedMessages:
         elif any(text is not None for text in times) and out is None and message.topic != TIMER_TOPIC:
             self._wait_for_time(message, *times)
 
+    def wait_until(self, message: InnerMessage, deliver_ms: int) -> None:
+        """As `redirect`, for a message of the broker's own without properties of a delay or a target: it gets
+        them here. PutRefusedError: it cannot wait so long, or at all."""
+        message.properties += property_pair(_DELIVER, max(0, deliver_ms))
+        slot_ms = self._slot_of(message.topic, deliver_ms, self._now_ms())
+        if slot_ms is not None:
+            message.properties += property_pair(_OUT, slot_ms) + _target(message)
+            message.topic, message.queue_id = TIMER_TOPIC, 0
+
     def _wait_for_time(
         self, message: InnerMessage, sec: str | None, ms: str | None, deliver: str | None
     ) -> None:
-        config, timers, now_ms = self._config.current, self._timers, self._now_ms()
-        if not config.timer_wheel_enable or timers is None:
+        now_ms = self._now_ms()
+        self._check_enabled()
+        slot_ms = self._slot_of(message.topic, _deliver_ms(now_ms, sec, ms, deliver), now_ms)
+        if slot_ms is not None:
+            message.set_property(_OUT, str(slot_ms))
+            _keep_target(message)
+            message.topic, message.queue_id = TIMER_TOPIC, 0
+        elif message.get_property(MessageConst.PROPERTY_TIMER_DEL_UNIQKEY) is not None:
+            raise PutRefusedError(
+                PutStatus.WHEEL_TIMER_MSG_ILLEGAL, "the message to recall is due already: it is delivered"
+            )
+
+    def _check_enabled(self) -> TimerMessages:
+        timers = self._timers
+        if not self._config.current.timer_wheel_enable or timers is None:
             raise PutRefusedError(
                 PutStatus.WHEEL_TIMER_NOT_ENABLE,
                 "timer messages are not enabled: timerWheelEnable is false, or was when the broker started",
             )
-        deliver_ms = _deliver_ms(now_ms, sec, ms, deliver)
+        return timers
+
+    def _slot_of(self, topic: str, deliver_ms: int, now_ms: int) -> int | None:
+        """The time of the slot that a message for `topic` waits in; None if it is due."""
+        timers, config = self._check_enabled(), self._config.current
         if deliver_ms <= now_ms:
-            if message.get_property(MessageConst.PROPERTY_TIMER_DEL_UNIQKEY) is not None:
-                raise PutRefusedError(
-                    PutStatus.WHEEL_TIMER_MSG_ILLEGAL, "the message to recall is due already: it is delivered"
-                )
-            return
+            return None
         longest_ms = config.timer_max_delay_sec * 1000
         if deliver_ms - now_ms > longest_ms:
             raise PutRefusedError(
@@ -125,10 +147,8 @@ class DelayedMessages:
         out_ms = slot_time(deliver_ms, timers.precision_ms)
         waiting = timers.count_at(self._clock_watch.steady_now_of(out_ms) + timers.ahead_ms)
         _check_congestion(waiting, config.timer_congest_num_each_slot, out_ms)
-        self._events.delayed(message.topic, deliver_ms - now_ms)
-        message.set_property(_OUT, str(out_ms))
-        _keep_target(message)
-        message.topic, message.queue_id = TIMER_TOPIC, 0
+        self._events.delayed(topic, deliver_ms - now_ms)
+        return out_ms
 
 
 def waiting_queues(properties: str, delay_levels: tuple[int, ...]) -> tuple[tuple[str, int], ...]:
@@ -152,8 +172,12 @@ def _keep_target(message: InnerMessage) -> None:
     properties = message.properties
     if "REAL_" in properties:  # not when it is delayed for the first time
         properties = remove_property(remove_property(properties, _REAL_TOPIC), _REAL_QID)
-    target = property_pair(_REAL_TOPIC, message.topic) + property_pair(_REAL_QID, message.queue_id)
-    message.properties = join_properties(properties, target)
+    message.properties = join_properties(properties, _target(message))
+
+
+def _target(message: InnerMessage) -> str:
+    """The properties that say where a message goes."""
+    return property_pair(_REAL_TOPIC, message.topic) + property_pair(_REAL_QID, message.queue_id)
 
 
 def _deliver_ms(now_ms: int, sec: str | None, ms: str | None, deliver: str | None) -> int:

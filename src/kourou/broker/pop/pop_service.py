@@ -171,6 +171,10 @@ class PopService:
         header = pop.header
         key = OrderKey(step.topic, header.consumer_group, step.queue_id)
         queue = self._find_queue(step.topic, step.queue_id)
+        if run.count >= header.max_msg_nums:
+            if not self._is_blocked(pop, key):
+                run.rest += self._offsets.backlog(key, queue)
+            return None
         if self._is_passed(pop, run, key, queue):
             return None
         begin = self._offsets.begin(key, queue, header.init_mode, pop.caller.address)

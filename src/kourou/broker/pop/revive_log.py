@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kourou.broker.storage.inner_message import InnerMessage
-from kourou.protocol.bodies import encode_body
 from kourou.protocol.names import TIMER_TOPIC
 from kourou.protocol.pop.revive_records import (
     ACK_TAG,
@@ -29,9 +28,11 @@ from kourou.protocol.properties import MessageConst, property_pair
 from kourou.store.log.put_status import PutRefusedError, PutStatus
 
 if TYPE_CHECKING:
+    from kourou.broker.delay.delayed_messages import DelayedMessages
     from kourou.broker.pop.check_points import CheckPoint, CheckPointTable
     from kourou.broker.pop.contracts import PopStored
     from kourou.broker.storage.inner_message import MessageWriter
+    from kourou.store.log.put_batch import PutDone
     from kourou.transport.cycles import Cycles
 
 _TAGS: Final = MessageConst.PROPERTY_TAGS
@@ -59,6 +60,7 @@ class ReviveLog:
         topic: str,
         table: CheckPointTable,
         writer: MessageWriter,
+        delayed: DelayedMessages,
         cycles: Cycles,
         before_write: list[Callable[[], None]],
         store_host: bytes,
@@ -67,6 +69,7 @@ class ReviveLog:
         self.topic = topic
         self._table = table
         self._writer = writer
+        self._delayed = delayed
         self._cycles = cycles
         self._store_host = store_host
         self._now_ms = now_ms
@@ -88,11 +91,11 @@ class ReviveLog:
         called; also if it is not. `due_ms`: monotonic. `next_offset`: where a pop has moved its group.
         PutRefusedError: nothing is put, and `done` is not called."""
         deliver_ms = body.pop_time + body.invisible_time - CHECK_POINT_LEAD_MS
-        message = self._message(CHECK_POINT_TAG, body, body.uniq_key, revive_queue_id, deliver_ms)
+        message = self._message(CHECK_POINT_TAG, body, revive_queue_id)
         if next_offset is not None:
             message.properties += property_pair(POP_NEXT_PROPERTY, next_offset)
         stored = partial(self._check_point_stored, body, revive_queue_id, due_ms, message, done)
-        self._writer.put(message, stored, wait=True)
+        self._put_waiting(message, deliver_ms, stored)
 
     def _check_point_stored(
         self,
@@ -134,7 +137,7 @@ class ReviveLog:
             done = partial(_answer, merged.waiting)
             try:
                 stored = partial(self._ack_stored, check_point, merged.bits, message, done)
-                self._writer.put(message, stored, wait=True)
+                self._put_waiting(message, check_point.visible_again_ms, stored)
             except PutRefusedError as refusal:
                 check_point.acking &= ~merged.bits
                 done(refusal.status)
@@ -143,17 +146,16 @@ class ReviveLog:
         """As `ack`, for messages whose time is over: the record goes to the revive queue at once, behind what
         was put before. PutRefusedError: nothing is put, and `done` is not called."""
         message = self._ack_message(check_point, bits)
+        message.properties += property_pair(_DELIVER, max(0, check_point.visible_again_ms))
         stored = partial(self._ack_stored, check_point, bits, message, done)
-        self._writer.put_now(message, stored, wait=True)
+        self._put(message, stored)
         check_point.acking |= bits
 
     def _ack_message(self, check_point: CheckPoint, bits: int) -> InnerMessage:
         offsets = check_point.offsets_of(bits)
         body = _ack_body(check_point, offsets)
         tag = ACK_TAG if len(offsets) == 1 else BATCH_ACK_TAG
-        return self._message(
-            tag, body, body.uniq_key, check_point.revive_queue_id, check_point.visible_again_ms
-        )
+        return self._message(tag, body, check_point.revive_queue_id)
 
     def _ack_stored(
         self,
@@ -173,17 +175,16 @@ class ReviveLog:
 
     # -- records -----------------------------------------------------------------------------------
 
-    def _message(
-        self, tag: str, body: CheckPointBody | PopAckBody, uniq_key: str, queue_id: int, deliver_ms: int
-    ) -> InnerMessage:
-        properties = (
-            property_pair(_TAGS, tag)
-            + property_pair(_UNIQ_KEY, uniq_key)
-            + property_pair(_DELIVER, max(0, deliver_ms))
-        )
-        return InnerMessage(
-            self.topic, queue_id, encode_body(body), properties, self._now_ms(), self._store_host
-        )
+    def _message(self, tag: str, body: CheckPointBody | PopAckBody, queue_id: int) -> InnerMessage:
+        properties = property_pair(_TAGS, tag) + property_pair(_UNIQ_KEY, body.uniq_key)
+        return InnerMessage(self.topic, queue_id, body.encode(), properties, self._now_ms(), self._store_host)
+
+    def _put_waiting(self, message: InnerMessage, deliver_ms: int, stored: PutDone) -> None:
+        self._delayed.wait_until(message, deliver_ms)
+        self._put(message, stored)
+
+    def _put(self, message: InnerMessage, stored: PutDone) -> None:
+        self._writer.put_now(message, stored, wait=True)
 
 
 def _ack_body(check_point: CheckPoint, offsets: Sequence[int]) -> PopAckBody:

@@ -17,8 +17,10 @@ belongs to the check point with the same t, c, q, so, pt and bn.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
+import msgspec
 from msgspec import field
 
 from kourou.protocol.bodies.shape import Body, Int32, Int64, ReshapedBody, renamed
@@ -105,6 +107,18 @@ class CheckPointBody(Body, kw_only=True):
             self.broker_name or own_broker,
         )
 
+    def encode(self) -> bytes:
+        """The body as Apache writes it; much faster than for any body, as each pop writes one."""
+        differences, times = self.offset_differences, self.put_again_times
+        return (
+            f'{{"bm":{self.bit_map},"bn":{_text(self.broker_name)},"c":{_text(self.group)},'
+            + (f'"d":[{",".join(map(str, differences))}],' if differences is not None else "")
+            + f'"it":{self.invisible_time},"n":{self.count},"pt":{self.pop_time},"q":{self.queue_id},'
+            f'"ro":{self.revive_offset},'
+            + (f'"rp":{_text(times)},' if times is not None else "")
+            + f'"so":{self.start_offset},"t":{_text(self.topic)}}}'
+        ).encode()
+
     @property
     def uniq_key(self) -> str:
         """UNIQ_KEY of its record."""
@@ -146,6 +160,16 @@ class PopAckBody(ReshapedBody, kw_only=True):
         """The acked messages."""
         return (self.ack_offset,)
 
+    def encode(self) -> bytes:
+        """The body as Apache writes it."""
+        return self._encoded("")
+
+    def _encoded(self, offsets: str) -> bytes:
+        return (
+            f'{{"ao":{self.ack_offset},{offsets}"bn":{_text(self.broker_name)},"c":{_text(self.group)},'
+            f'"pt":{self.pop_time},"q":{self.queue_id},"so":{self.start_offset},"t":{_text(self.topic)}}}'
+        ).encode()
+
     @property
     def uniq_key(self) -> str:
         """UNIQ_KEY of its record."""
@@ -165,8 +189,18 @@ class PopBatchAckBody(PopAckBody, kw_only=True):
         """The acked messages."""
         return self.ack_offsets
 
+    def encode(self) -> bytes:
+        """The body as Apache writes it."""
+        return self._encoded(f'"aol":[{",".join(map(str, self.ack_offsets))}],')
+
     @property
     def uniq_key(self) -> str:
         """UNIQ_KEY of its record."""
         offsets = ", ".join(map(str, self.ack_offsets))
         return f"{self.topic}@{self.queue_id}@[{offsets}]@{self.group}@{self.pop_time}@{BATCH_ACK_TAG}"
+
+
+@lru_cache(maxsize=4096)
+def _text(value: str | None) -> str:
+    """A name in JSON."""
+    return msgspec.json.encode(value).decode()
