@@ -44,7 +44,7 @@ from kourou.access.needs import (
 )
 from kourou.protocol.atomic import decode_groups, parse_atomic_id
 from kourou.protocol.bodies.assignment import QueryAssignmentRequestBody, SetMessageRequestModeRequestBody
-from kourou.protocol.bodies.batch_ack import BatchAckMessageRequestBody
+from kourou.protocol.bodies.batch_ack import decode_batch_acks
 from kourou.protocol.bodies.codec import decode_body
 from kourou.protocol.bodies.heartbeat import CheckClientRequestBody, HeartbeatData
 from kourou.protocol.bodies.locks import LockBatchRequestBody
@@ -256,7 +256,7 @@ def query_assignment(_: Fields, body: bytes) -> Needs:
 
 def batch_ack(_: Fields, body: bytes) -> Needs:
     """All topics and groups of many acknowledgements."""
-    acks = decode_body(body, BatchAckMessageRequestBody).acks
+    acks = decode_batch_acks(body).acks
     pairs = dict.fromkeys((ack.topic, ack.consumer_group) for ack in acks)
     return joined(_consume_all(group, (topic,)) for topic, group in _few(pairs))
 

@@ -26,6 +26,7 @@ from kourou.protocol.bodies import (
     encode_bit_set,
     encode_body,
 )
+from kourou.protocol.bodies.batch_ack import decode_batch_acks
 
 QUEUE = MessageQueue("T", "broker-a", 0)
 CPP_HEARTBEAT = (
@@ -128,8 +129,9 @@ def test_batch_acks_are_read_with_short_and_long_names() -> None:
     expected = BatchAck("CG", "T", "0", 5, 0, 2, 1, 60_000, "AQI=")
 
     for raw in (short, long):
-        body = decode_body(b'{"acks":[' + raw + b'],"brokerName":"b"}', BatchAckMessageRequestBody)
-        assert body == BatchAckMessageRequestBody("b", [expected])
+        request = b'{"acks":[' + raw + b'],"brokerName":"b"}'
+        assert decode_body(request, BatchAckMessageRequestBody) == BatchAckMessageRequestBody("b", [expected])
+        assert decode_batch_acks(request) == BatchAckMessageRequestBody("b", [expected])
     assert encode_body(expected) == short
     assert expected.queue_offsets() == [5, 14]
 

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from kourou.broker.pop.order_info import AckResult, OrderKey
 from kourou.errors import ProtocolError, RequestError
-from kourou.protocol.bodies import decode_body
-from kourou.protocol.bodies.batch_ack import BatchAck, BatchAckMessageRequestBody
+from kourou.protocol.bodies.batch_ack import BatchAck, decode_batch_acks
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.headers.pop import (
     AckMessageRequestHeader,
@@ -191,7 +190,7 @@ class AckProcessor:
     def batch_ack(self, request: Request) -> None:
         """BATCH_ACK_MESSAGE: what is not in flight is passed over. The answer is the first failure."""
         self._check_master()
-        body = decode_body(request.body or b"{}", BatchAckMessageRequestBody)
+        body = decode_batch_acks(request.body or b"{}")
         if not body.acks:
             raise RequestError(ResponseCode.NO_MESSAGE, "the request acknowledges no message")
         if sum(len(ack.bit_set) for ack in body.acks) * _BITS_PER_CHARACTER > _MAX_ACKS:
