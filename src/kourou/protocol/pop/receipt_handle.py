@@ -10,6 +10,7 @@ name a check point. After the invisible time was changed the handle is a new one
 
 from __future__ import annotations
 
+import re
 from typing import Final, NamedTuple, Self
 
 from kourou.errors import ProtocolError
@@ -19,7 +20,12 @@ __all__ = ["ORDERLY_REVIVE_QUEUE_ID", "ReceiptHandle"]
 
 ORDERLY_REVIVE_QUEUE_ID: Final = 999
 """The revive queue in handles of orderly POP, which has no check points."""
-_FIELDS: Final = 8
+_HANDLE: Final = re.compile(
+    r"(\d{1,19}) (\d{1,19}) (\d{1,19}) (\d{1,19}) ([012]) ([^ ]*) (\d{1,19}) (\d{1,19})(?: .*)?",
+    re.ASCII | re.DOTALL,
+).fullmatch
+_KINDS: Final = {kind.value: kind for kind in PopTopicKind}
+_MAX_LONG: Final = (1 << 63) - 1
 _MAX_CHARS: Final = 1024  # names of a topic and a broker, and six numbers
 _SHOWN: Final = 200
 
@@ -56,35 +62,24 @@ class ReceiptHandle(NamedTuple):
     @classmethod
     def decode(cls, text: str) -> Self:
         """Read a handle. ProtocolError: it is none."""
-        fields = text.split(" ", _FIELDS)
-        try:
-            if len(text) > _MAX_CHARS:
-                raise ValueError("too long")
+        found = _HANDLE(text) if len(text) <= _MAX_CHARS else None
+        if found is not None:
             start_offset, pop_time, invisible_time, revive_queue_id, kind, broker_name, queue_id, offset = (
-                fields[:_FIELDS]
+                found.groups()
             )
-            return cls(
-                _number(start_offset),
-                _number(pop_time),
-                _number(invisible_time),
-                _number(revive_queue_id),
-                PopTopicKind(kind),
+            handle = cls(
+                int(start_offset),
+                int(pop_time),
+                int(invisible_time),
+                int(revive_queue_id),
+                _KINDS[kind],
                 broker_name,
-                _number(queue_id),
-                _number(offset),
+                int(queue_id),
+                int(offset),
             )
-        except ValueError:
-            raise ProtocolError(
-                "a receipt handle has eight fields (startOffset popTime invisibleTime reviveQueueId "
-                f"topicKind brokerName queueId queueOffset), not {text[:_SHOWN]!r}"
-            ) from None
-
-
-def _number(text: str) -> int:
-    """A number that is not negative and fits into a long of Java."""
-    if not (text.isascii() and text.isdigit() and len(text) <= 19):
-        raise ValueError(text)
-    number = int(text)
-    if number >= 1 << 63:
-        raise ValueError(text)
-    return number
+            if max(handle[:4] + handle[6:]) <= _MAX_LONG:
+                return handle
+        raise ProtocolError(
+            "a receipt handle has eight fields (startOffset popTime invisibleTime reviveQueueId "
+            f"topicKind brokerName queueId queueOffset), not {text[:_SHOWN]!r}"
+        )
