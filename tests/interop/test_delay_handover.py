@@ -7,37 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
-from kourou.broker.controller import BrokerController
-from kourou.config.broker import BrokerConfig
 from kourou.protocol.codes import PullSysFlag, RequestCode
 from kourou.protocol.command import RemotingCommand
 from kourou.protocol.headers.pull import PullMessageRequestHeader
 from kourou.protocol.headers.send import SendMessageRequestHeaderV2
 from kourou.protocol.record import decode_records
 from kourou.transport.client import RemotingClient
-from tests.interop.kit.apache import start_broker
-from tests.interop.kit.kourou_namesrv import launch_kourou_namesrv
-from tests.interop.kit.ports import free_broker_port
+from tests.interop.kit.store_handover import with_apache, with_kourou
 
 pytestmark = pytest.mark.interop
-
-Work = Callable[[RemotingClient, str], Awaitable[None]]
 
 TOPIC = "TopicTest"
 # A JVM has to stop or start meanwhile. Nightly suites share the machine with fault loops.
 LATE_S = 40 if os.environ.get("KOUROU_NIGHTLY") == "1" else 20
 LEVELS = f"1s {LATE_S}s"
-SIZES = {
-    "mappedFileSizeCommitLog": 16 * 1024 * 1024,
-    "mappedFileSizeConsumeQueue": 20 * 5000,
-    "maxHashSlotNum": 10_000,
-    "maxIndexNum": 40_000,
-}
 
 
 async def send(client: RemotingClient, address: str, uniq_key: str, delay: str) -> None:
@@ -94,49 +81,6 @@ async def pull(client: RemotingClient, address: str, queue_offset: int) -> list[
     return [message.properties["UNIQ_KEY"] for message in records]
 
 
-async def with_kourou(root: Path, work: Work) -> None:
-    """Run a broker of ours on the store."""
-    config = BrokerConfig(
-        broker_name="broker-a",
-        broker_ip1="127.0.0.1",
-        bind_address="127.0.0.1",
-        listen_port=free_broker_port(),
-        store_path_root_dir=str(root),
-        message_delay_level=LEVELS,
-        mapped_file_size_commit_log=SIZES["mappedFileSizeCommitLog"],
-        mapped_file_size_consume_queue=SIZES["mappedFileSizeConsumeQueue"],
-        max_hash_slot_num=SIZES["maxHashSlotNum"],
-        max_index_num=SIZES["maxIndexNum"],
-    )
-    client = RemotingClient()
-    async with BrokerController(config) as broker:
-        await work(client, broker.address)
-        await client.stop()
-
-
-def with_apache(work_dir: Path, root: Path, work: Work) -> None:
-    """Run Apache's broker on the store, and stop it in order."""
-    properties = {name: str(size) for name, size in SIZES.items()} | {
-        "storePathRootDir": str(root),
-        "storePathCommitLog": str(root / "commitlog"),
-        "messageDelayLevel": LEVELS,
-    }
-    with (
-        launch_kourou_namesrv(work_dir).wait_ready() as namesrv,
-        start_broker("5.5.0", work_dir, [namesrv.address], properties=properties) as broker,
-    ):
-        asyncio.run(_with_client(work, broker.address))
-        broker.stop(timeout_s=LATE_S)
-
-
-async def _with_client(work: Work, address: str) -> None:
-    client = RemotingClient()
-    try:
-        await work(client, address)
-    finally:
-        await client.stop()
-
-
 async def before(client: RemotingClient, address: str) -> None:
     await send_all(client, address)
     await keys_come(client, address)
@@ -153,19 +97,19 @@ async def after(client: RemotingClient, address: str) -> None:
 
 def test_apache_goes_on_with_what_waits_in_our_store(tmp_path: Path) -> None:
     root = tmp_path / "store"
-    asyncio.run(with_kourou(root, before))
-    with_apache(tmp_path, root, after)
+    asyncio.run(with_kourou(root, before, message_delay_level=LEVELS))
+    with_apache(tmp_path, root, after, messageDelayLevel=LEVELS)
 
 
 def test_we_go_on_with_what_waits_in_apaches_store(tmp_path: Path) -> None:
     root = tmp_path / "store"
-    with_apache(tmp_path, root, before)
-    asyncio.run(with_kourou(root, after))
+    with_apache(tmp_path, root, before, messageDelayLevel=LEVELS)
+    asyncio.run(with_kourou(root, after, message_delay_level=LEVELS))
 
 
 def test_we_go_on_with_our_store_after_apache_has_delivered_from_it(tmp_path: Path) -> None:
     """Its deliveries do not say what they were made from, and our note in `timercheck` no longer fits."""
     root = tmp_path / "store"
-    asyncio.run(with_kourou(root, send_all))
-    with_apache(tmp_path, root, keys_come)
-    asyncio.run(with_kourou(root, after))
+    asyncio.run(with_kourou(root, send_all, message_delay_level=LEVELS))
+    with_apache(tmp_path, root, keys_come, messageDelayLevel=LEVELS)
+    asyncio.run(with_kourou(root, after, message_delay_level=LEVELS))
