@@ -100,6 +100,7 @@ def in_flight_part(
         before_write=services.commit_cycle.before_write,
         store_host=services.store_host,
         now_ms=services.now_ms,
+        on_put=services.cold_reads.ignore_next,
     )
     in_flight = MessagesInFlight(
         table=table,

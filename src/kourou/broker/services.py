@@ -244,7 +244,8 @@ class BrokerServices:
         replica_status = ReplicaStatus()
         records = RecordReader(log, disk, requests)
         matchers = Matchers(log, records, plugins)
-        cold_pulls, cold_reads = ColdPullQueues(requests), ColdReadThrottle(lambda: log.max_phy_offset)
+        cold_pulls = ColdPullQueues(requests)
+        cold_reads = ColdReadThrottle(lambda: commit_cycle.written_messages)
         pulls = PullMessageProcessor(
             config=live_config,
             log=store.log,

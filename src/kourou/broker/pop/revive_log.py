@@ -65,6 +65,7 @@ class ReviveLog:
         before_write: list[Callable[[], None]],
         store_host: bytes,
         now_ms: Callable[[], int],
+        on_put: Callable[[], None],
     ) -> None:
         self.topic = topic
         self._table = table
@@ -73,6 +74,8 @@ class ReviveLog:
         self._cycles = cycles
         self._store_host = store_host
         self._now_ms = now_ms
+        # Called with each record that is put.
+        self._on_put = on_put
         self._acks: dict[CheckPoint, _MergedAck] = {}
         before_write.append(self._put_acks)
 
@@ -185,6 +188,7 @@ class ReviveLog:
 
     def _put(self, message: InnerMessage, stored: PutDone) -> None:
         self._writer.put_now(message, stored, wait=True)
+        self._on_put()
 
 
 def _ack_body(check_point: CheckPoint, offsets: Sequence[int]) -> PopAckBody:

@@ -68,6 +68,7 @@ class CommitCycle:
         self._flusher: Flusher | None = None
         self.waiting_bytes = 0
         self.waiting_messages = 0
+        self.written_messages = 0
         # Called before a commit cycle is written, to put what was collected for it.
         self.before_write: list[Callable[[], None]] = []
         # Called after the log has grown.
@@ -97,6 +98,7 @@ class CommitCycle:
         if batch is None:
             return
         self.write_problem = None
+        self.written_messages += batch.message_count
         for grown in self.after_write:
             grown()
         # While older ones wait, newer ones do too: readers see messages in the order of the log.

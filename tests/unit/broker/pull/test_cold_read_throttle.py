@@ -110,3 +110,16 @@ async def test_a_cancelled_waiter_takes_no_turn(monkeypatch: pytest.MonkeyPatch)
     gone.cancel()
     await asyncio.wait_for(there, 5)
     assert gone.cancelled()
+
+
+async def test_what_pops_put_is_no_send() -> None:
+    log = Log()
+    turns = ColdReadThrottle(log)
+    for _ in range(3):
+        turns.ignore_next()
+        assert all(turns.take_nowait() for _ in range(3)), "before it is written"
+        log.end += 1
+        assert all(turns.take_nowait() for _ in range(3))
+    turns.ignore_next()
+    log.end += 2  # and a send
+    assert [turns.take_nowait() for _ in range(2)] == [True, False]
