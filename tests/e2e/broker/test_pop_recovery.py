@@ -113,6 +113,25 @@ async def test_no_ack_that_was_answered_is_lost_by_a_kill(tmp_path: Path) -> Non
             assert await revived(peer, clock) == left
 
 
+async def test_a_stop_leaves_no_check_point_without_its_acks(tmp_path: Path) -> None:
+    """The timers have entered the check point, and pass over nothing that a restart needs beside it."""
+    clock = FakeClock()
+    async with clocked(tmp_path, clock) as peer:
+        await prepare(peer, 2)
+        handles = await take(peer, [0, 1])
+        await settle()  # it is entered
+        for handle in handles:
+            assert (await ack(peer, handle)).code == 0
+        await settle(1.5)  # the acks, too, and all is written
+        copy = killed(tmp_path, "entered")
+    start_ms = clock()
+    for root in (tmp_path, copy):
+        clock = FakeClock(start_ms)
+        async with clocked(root, clock) as peer:
+            assert in_flight(peer).count(TOPIC, GROUP) == 0
+            assert await revived(peer, clock) == []
+
+
 async def test_a_kill_around_the_end_of_the_time_delivers_each_message_again(tmp_path: Path) -> None:
     """Before and after the timers have delivered the check point, and after the messages were put."""
     clock, copies = FakeClock(), []

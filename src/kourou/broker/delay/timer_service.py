@@ -88,6 +88,15 @@ class SettledRecords(Protocol):
         """Whether the record there is one."""
         ...
 
+    def is_needless(self, phy_offset: int) -> bool:
+        """Whether it need not even be entered: nothing on the wheel needs it, which a restart would find
+        there without it."""
+        ...
+
+    def entering(self, phy_offset: int) -> None:
+        """Records up to there are entered from now on, or were passed over."""
+        ...
+
     def forget_settled(self, phy_offsets: Iterable[int]) -> None:
         """They will not be asked for again."""
         ...
@@ -283,8 +292,7 @@ class TimerService:
                 timers.queue_offset = min(behind + queue.units_per_file, queue.max_queue_offset)
                 continue
             self._dropped.clear()
-            is_wanted = [not self._drop(unit.phy_offset) for unit in units]
-            wanted = list(compress(units, is_wanted))
+            wanted = self._needed(units)
             records = await read_records_at(self._log, self._records, wanted)
             now_ms = self._wheel_ms()
             for unit, raw in zip(wanted, records, strict=True):
@@ -331,6 +339,16 @@ class TimerService:
         stepped."""
         steps = accumulate((step.ms for step in self._watch.steps), initial=0)
         return {out_ms, *(self._slot_ms(out_ms - stepped_ms) for stepped_ms in steps)}
+
+    def _needed(self, units: list[CqUnit]) -> list[CqUnit]:
+        """Those that have to be entered."""
+        settled = self.settled
+        if settled is None:
+            return units
+        is_needless = [settled.is_needless(unit.phy_offset) for unit in units]
+        settled.entering(units[-1].phy_offset)
+        self._dropped += (unit.phy_offset for unit in compress(units, is_needless))
+        return [unit for unit, is_left_out in zip(units, is_needless, strict=True) if not is_left_out]
 
     def _drop(self, phy_offset: int) -> bool:
         """Whether a record is left out, since it is settled."""

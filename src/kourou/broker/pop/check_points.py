@@ -5,7 +5,8 @@ until all of them are acked, revived or dropped. The records of the revive topic
 knows where they lie (`phy_offset`, `ack_phy_offsets`), and the place of the check point in the revive queue.
 
     on the wheel     the records wait as timer messages. When the check point is finished they are settled:
-                     the timers need not deliver them, neither the check point nor its acks.
+                     the timers need not deliver them, neither the check point nor its acks. If the timers
+                     have entered the check point, they have to enter its acks, too: a restart finds both.
     in the queue     the timers have delivered the check point to its revive queue. Then its acks have to
                      follow, or a restart would find it without them.
 
@@ -164,7 +165,9 @@ class CheckPointTable:
         self._buckets: dict[int, dict[CheckPoint, None]] = {}
         self._bucket_heap: list[int] = []
         self._overdue: deque[CheckPoint] = deque()
-        self._settled: set[int] = set()
+        # Whether the record need not even be entered.
+        self._settled: dict[int, bool] = {}
+        self._entered_phy_offset = -1
         self._revive_queues: dict[int, _ReviveQueue] = {}
         self._counts: dict[tuple[str, str], dict[int, int]] = {}
         self._open_count = 0
@@ -237,8 +240,8 @@ class CheckPointTable:
         if not check_point.is_open:
             if was_open:
                 self._close(check_point)
-            elif ack_phy_offset is not None and check_point.place == _ON_WHEEL:
-                self._settled.add(ack_phy_offset)  # of a late ack
+            elif ack_phy_offset is not None and check_point.place == _ON_WHEEL:  # of a late ack
+                self._settled[ack_phy_offset] = not self._is_entered(check_point)
         return new.bit_count()
 
     def _close(self, check_point: CheckPoint) -> None:
@@ -249,17 +252,30 @@ class CheckPointTable:
         self._open_count -= 1
         self._unschedule(check_point)
         if check_point.place == _ON_WHEEL:
-            self._settled.update(check_point.ack_phy_offsets)
+            is_needless = not self._is_entered(check_point)
+            self._settled.update(dict.fromkeys(check_point.ack_phy_offsets, is_needless))
         if check_point.place < 0:  # what arrives of it is not taken for a new one
-            self._settled.add(check_point.phy_offset)
+            self._settled[check_point.phy_offset] = True
+
+    def _is_entered(self, check_point: CheckPoint) -> bool:
+        return check_point.phy_offset <= self._entered_phy_offset
 
     def is_settled(self, phy_offset: int) -> bool:
         """Whether the record there need not be delivered."""
         return phy_offset in self._settled
 
+    def is_needless(self, phy_offset: int) -> bool:
+        """Whether it need not be entered into the wheel either."""
+        return self._settled.get(phy_offset, False)
+
+    def entering(self, phy_offset: int) -> None:
+        """The timers enter what lies up to there."""
+        self._entered_phy_offset = max(self._entered_phy_offset, phy_offset)
+
     def forget_settled(self, phy_offsets: Iterable[int]) -> None:
         """These records were passed over: they are not asked for again."""
-        self._settled.difference_update(phy_offsets)
+        for phy_offset in phy_offsets:
+            self._settled.pop(phy_offset, None)
 
     # -- time --------------------------------------------------------------------------------------
 

@@ -75,6 +75,8 @@ class PopRecovery:
 
     def recover(self) -> None:
         """Find out what is in flight, and how far groups have popped."""
+        # What is entered already is not known.
+        self._table.entering(self._commit_log.max_phy_offset)
         early: list[tuple[MessageExt, int]] = []
         for queue_id in self._queues.queue_ids(self._topic):
             self._read_queue(queue_id, early)

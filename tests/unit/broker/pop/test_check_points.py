@@ -169,3 +169,17 @@ def test_a_million_messages_that_were_popped_singly_take_less_than_half_a_kiloby
     size_bytes, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert size_bytes / len(records) < 512
+
+
+def test_acks_of_a_check_point_that_is_on_the_wheel_have_to_be_entered_too() -> None:
+    """Else a restart would find it there without them, and deliver acknowledged messages again."""
+    table = CheckPointTable(BROKER)
+    first, second = add(table, body(10), phy_offset=100), add(table, body(20), phy_offset=200)
+    table.entering(100)
+    table.finish(first, first.full, 300)
+    table.finish(first, 0b1, 350)
+    table.finish(second, second.full, 400)
+    table.finish(second, 0b1, 450)
+    settled = (100, 200, 300, 350, 400, 450)
+    assert all(map(table.is_settled, settled))
+    assert [each for each in settled if not table.is_needless(each)] == [300, 350]
