@@ -23,6 +23,7 @@ from kourou.store.kernel import choose_kernel
 from tests.e2e.broker.broker_kit import Peer, messages, running
 from tests.e2e.broker.pop_delivery_kit import popping
 from tests.e2e.broker.replication_kit import pair
+from tests.e2e.broker.test_metrics import scrape
 
 pytestmark = pytest.mark.e2e
 
@@ -381,3 +382,21 @@ async def test_a_promoted_slave_with_a_shorter_log_has_no_floor_beyond_it(tmp_pa
         assert floors(peer) == {0: 10}
         await peer.send("T", b"new")
         assert len(await consume(peer, 0)) == 1
+
+
+async def test_metrics_say_what_was_rejected_and_dropped(tmp_path: Path) -> None:
+    async with running(tmp_path, http_port=0) as peer:
+        set_attributes(peer, 1, policy="drop-oldest", messages="10")
+        await send_many(peer, 30, queues=1)
+        commit(peer, 0)
+        await until(lambda: backlog(peer, queues=1) <= 10)
+        set_attributes(peer, 1, policy="reject", messages="9")
+        await until(lambda: peer.controller.admission.sees_messages_of("T"))
+        assert (await peer.send("T")).code == ResponseCode.SYSTEM_BUSY
+        found = await scrape(peer.controller)
+        group = {"topic": "T", "consumer_group": "consumers"}
+        assert found.value("kourou_overflow_dropped_total", **group) == 21
+        assert found.value("kourou_overflow_dead_lettered_total", **group) == 0
+        assert found.value("kourou_overflow_rejected_total", topic="T") == 1
+        assert found.value("kourou_overflow_share", topic="T", policy="reject") == 1
+        assert found.value("kourou_overflow_active", topic="T", policy="reject") == 1

@@ -84,7 +84,8 @@ def test_a_topic_from_creation_to_deletion() -> None:
 
 
 def test_a_topic_on_one_broker_by_its_type() -> None:
-    ok("topic", "create", "Small", "-q", "1", "-b", "broker-b", "--type", "fifo")
+    attributes = "-a", "overflow.policy=reject", "-a", "overflow.bytes=64m"
+    ok("topic", "create", "Small", "-q", "1", "-b", "broker-b", "--type", "fifo", *attributes)
     assert ok("topic", "show", "Small", "--json").json["queues"][0]["broker_name"] == "broker-b"
     assert "is not in cluster Other, but in DefaultCluster" in (
         run_kourou("topic", "delete", "Small", "-c", "Other", "--yes").problem

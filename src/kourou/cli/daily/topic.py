@@ -27,6 +27,7 @@ from kourou.cli.daily.missing_names import existing_route, no_broker
 from kourou.cli.daily.names import complete_topics
 from kourou.cli.daily.times import format_time
 from kourou.cli.option_types import IntRange
+from kourou.cli.problems import UsageError
 from kourou.cli.usage import OneLineGroup
 from kourou.errors import ConfigError
 from kourou.protocol.bodies import TopicConfig
@@ -137,6 +138,14 @@ async def _topic_view(admin: Admin, topic: str) -> _TopicView:
     type=click.Choice(_TYPES, case_sensitive=False),
     help="Kind of messages; brokers of RocketMQ 5 check it.",
 )
+@click.option(
+    "-a",
+    "--attribute",
+    "attributes",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An attribute, such as overflow.policy=reject; may be repeated.",
+)
 @click.option("--if-missing", is_flag=True, help="Do nothing if it exists.")
 @cluster_command
 async def create(
@@ -147,6 +156,7 @@ async def create(
     cluster: str | None,
     broker: str | None,
     message_type: str | None,
+    attributes: tuple[str, ...],
     if_missing: bool,
 ) -> None:
     """Create a topic on all brokers of the cluster, or on one."""
@@ -163,8 +173,7 @@ async def create(
             lambda: session.screen.line(f"topic {topic} already exists"),
         )
         return
-    attributes = {"+message.type": message_type.upper()} if message_type else {}
-    config = TopicConfig(topic, queues, queues, attributes=attributes)
+    config = TopicConfig(topic, queues, queues, attributes=_attributes(attributes, message_type))
     addresses = await master_addresses(
         admin, broker=broker, cluster=None if broker else await _only_cluster(admin, cluster)
     )
@@ -189,6 +198,17 @@ async def create(
         session.screen.trouble(
             f"{session.where} does not list it on every broker yet; brokers re-register every 30 s"
         )
+
+
+def _attributes(texts: tuple[str, ...], message_type: str | None) -> dict[str, str]:
+    """Attributes of a new topic, as the request for it has them."""
+    found = {"+message.type": message_type.upper()} if message_type else {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (name and equals and value):
+            raise UsageError(f"--attribute {text}: must be NAME=VALUE, such as overflow.messages=100000")
+        found[f"+{name}"] = value
+    return found
 
 
 async def _is_routed(admin: Admin, topic: str, brokers: int) -> bool:
