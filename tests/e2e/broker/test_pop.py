@@ -35,6 +35,7 @@ from kourou.protocol.pop.retry_topics import PopTopicKind, pop_retry_topic, pop_
 from kourou.store.log.put_status import PutStatus
 from tests.e2e.broker.broker_kit import messages
 from tests.e2e.broker.pop_delivery_kit import GROUP, PopPeer, popping, until
+from tests.e2e.broker.pop_kit import ack
 
 pytestmark = pytest.mark.e2e
 
@@ -610,3 +611,28 @@ async def test_what_a_pop_selects_is_shown_to_tools(tmp_path: Path) -> None:
         delete = DeleteSubscriptionGroupRequestHeader(group_name=GROUP)
         assert (await pops.peer.call(RequestCode.DELETE_SUBSCRIPTIONGROUP, delete)).code == 0
         assert await shown() is None
+
+
+# -- with acknowledgements -----------------------------------------------------------------------
+
+
+async def test_what_is_not_acknowledged_comes_to_the_pop_that_waits_and_is_acknowledged_there(
+    tmp_path: Path,
+) -> None:
+    async with popping(tmp_path) as pops:
+        await make_topic(pops)
+        await send(pops, b"acked", b"not acked")
+        first = await pops.pop(invisible_time=1_500)
+        assert first.header is not None
+        handle = ReceiptHandle(
+            0, first.header.pop_time, 1_500, first.header.revive_qid, PopTopicKind.NORMAL, "broker-a", 0, 0
+        )
+        assert (await ack(pops.peer, handle)).code == 0
+        again = await waiting(pops, poll_time=4_500)
+        assert again.bodies == [b"not acked"]
+        (message,) = again.messages
+        assert (message.topic, message.reconsume_times) == (TOPIC, 1)
+        own = ReceiptHandle.decode(message.properties["POP_CK"])
+        assert (await ack(pops.peer, own, topic=pop_retry_topic(TOPIC, GROUP, is_v2=False))).code == 0
+        assert not pops.in_flight.count(pop_retry_topic(TOPIC, GROUP, is_v2=False), GROUP)
+        assert not pops.in_flight.count(TOPIC, GROUP)
