@@ -20,6 +20,7 @@ from kourou.broker.pop.part import InFlightPart
 from kourou.broker.pop.peeks import PopPeeks
 from kourou.broker.pop.pop_marks import RevivePopMarks
 from kourou.broker.pop.pop_offsets import PopOffsets
+from kourou.broker.pop.pop_plan import QueuePlans
 from kourou.broker.pop.pop_processor import PopProcessor
 from kourou.broker.pop.pop_read import PopReader
 from kourou.broker.pop.pop_recovery import PopRecovery
@@ -210,10 +211,12 @@ def delivery(services: BrokerServices, in_flight: MessagesInFlight, orders: Orde
         orders=orders,
         memory_bytes=reader.memory_bytes,
     )
+    plans = QueuePlans(
+        config=config, topics=services.topics, groups=services.groups, random_below=random.randrange
+    )
     service = PopService(
         config=config,
         admission=services.admission,
-        topics=services.topics,
         consumers=services.consumers,
         queues=store.queues,
         offsets=offsets,
@@ -225,7 +228,7 @@ def delivery(services: BrokerServices, in_flight: MessagesInFlight, orders: Orde
         hooks=services.hooks,
         plugins=services.plugins,
         now_ms=services.now_ms,
-        random_below=random.randrange,
+        plans=plans,
     )
     notices = PopNotices(
         admission=services.admission,
@@ -237,13 +240,11 @@ def delivery(services: BrokerServices, in_flight: MessagesInFlight, orders: Orde
         now_ms=services.now_ms,
     )
     peeks = PopPeeks(
-        config=config,
         admission=services.admission,
-        topics=services.topics,
         queues=store.queues,
         offsets=offsets,
         reader=reader,
-        random_below=random.randrange,
+        plans=plans,
     )
     processor = PopProcessor(
         service=service,

@@ -558,6 +558,29 @@ class BrokerSettings:
         high=100,
         clamped=True,
     )
+    pop_from_retry_probability_for_priority: int = _pop(
+        "popFromRetryProbabilityForPriority",
+        INT,
+        0,
+        "In this percentage of pops by priority all retries are read first; in the others each beside the "
+        "messages of its priority ([priority.md](priority.md)).",
+        low=0,
+        high=100,
+        clamped=True,
+    )
+    priority_order_asc: bool = _pop(
+        "priorityOrderAsc",
+        BOOL,
+        True,
+        "Pops by priority read the queue with the highest id first; false: queue 0.",
+    )
+    use_separate_retry_queue: bool = _pop(
+        "useSeparateRetryQueue",
+        BOOL,
+        False,
+        "Messages that are delivered again keep their queue id, in a retry topic with as many queues. Topics "
+        "of type PRIORITY always do so.",
+    )
     enable_retry_topic_v2: bool = _pop(
         "enableRetryTopicV2",
         BOOL,

@@ -30,7 +30,6 @@ _NO_PROXY: Final = "there is no proxy, for whose broadcasting clients the broker
 _ONE_REGISTRATION: Final = "a registration is one request; 100,000 topics fit into a frame"
 _POP_IN_MEMORY: Final = "what is in flight is always kept in memory and in the log"
 _POP_REVIVE: Final = "messages are revived when their invisible time ends, whatever the backlog"
-_NO_PRIORITY: Final = "queues have no priorities in POP"
 _NO_LITE: Final = "lite topics are not in this version"
 _NO_COLD_CONTROL: Final = "cold data is read off the event loop; no client is throttled for it"
 _NO_TAKEOVER: Final = "acting masters are not in this version"
@@ -178,9 +177,6 @@ _POP: Final = (
     *keys(BOOL, "the log has one line for each change of state", enablePopLog=False),
     *keys(BOOL, "batches of acks are always accepted", enablePopBatchAck=False),
     *keys(BOOL, "the backlog of POP groups is computed from offsets", enableNotifyBeforePopCalculateLag=True),
-    *keys(BOOL, "a message is revived into the retry topic of its own topic", useSeparateRetryQueue=False),
-    *keys(INT, _NO_PRIORITY, popFromRetryProbabilityForPriority=0),
-    *keys(BOOL, _NO_PRIORITY, priorityOrderAsc=True),
     *keys(
         BOOL,
         _NO_ROCKSDB,

@@ -108,5 +108,5 @@ async def popping(root: Path, **keys: Any) -> AsyncIterator[PopPeer]:
     async with running(root, **keys) as peer:
         service = peer.controller.running.pops.service
         in_flight, chances = RecordedInFlight(service.in_flight), [99]
-        service.in_flight, service.random_below = in_flight, lambda _: chances[0]
+        service.in_flight, service.plans.random_below = in_flight, lambda _: chances[0]
         yield PopPeer(peer, in_flight, chances)

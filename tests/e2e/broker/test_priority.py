@@ -109,3 +109,12 @@ async def test_retries_keep_their_priority(tmp_path: Path, keys: dict[str, bool]
                 found = [each for queue in (4, 6) for each in stored(peer.controller, "%RETRY%CG", queue)]
                 retries = [each.properties[PRIORITY] for each in found]
         assert retries == ["4", "6"]
+
+
+async def test_the_retry_topic_of_ordinary_topics_keeps_its_queue(tmp_path: Path) -> None:
+    async with running(tmp_path) as peer:
+        await make_topic(peer, "jobs", 8)
+        group = ConsumerData("CG", subscription_data_set=[SubscriptionData("jobs", "*")])
+        heartbeat = encode_body(HeartbeatData("client", consumer_data_set=[group]))
+        assert (await peer.call(RequestCode.HEART_BEAT, body=heartbeat)).code == 0
+        assert peer.controller.services.topics.read_queues("%RETRY%CG") == 1

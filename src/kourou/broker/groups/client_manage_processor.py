@@ -166,7 +166,8 @@ class ClientManageProcessor:
             int(TopicSysFlag.UNIT_SUB) if data.unit_mode else 0,
             is_order=any(topics.is_order(each) for each in subscribed),
         )
-        topics.separate_retries(topic, subscribed)
+        # Else a message of a high priority would wait behind others that failed before it.
+        topics.separate_retries(topic, filter(topics.has_priorities, subscribed))
 
     def _register_producer(self, channel: ClientChannel, data: ProducerData) -> None:
         config = self._config.current

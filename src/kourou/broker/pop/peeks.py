@@ -5,13 +5,13 @@ Not here: requests and answers on the wire (pop_processor.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kourou.broker.groups.message_filter import MessageFilter
 from kourou.broker.pop.order_info import OrderKey
-from kourou.broker.pop.pop_plan import CHANCES, PlannedQueue, RetryRules, plan_queues
+from kourou.broker.pop.pop_plan import PlannedQueue, QueuePlans
 from kourou.broker.pop.pop_read import ILLEGAL_OFFSET, Cold
 from kourou.broker.pop.pop_run import Caller
 from kourou.broker.pull.filtered_read import WantedMessages
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from kourou.broker.admission import Admission
     from kourou.broker.pop.pop_offsets import PopOffsets
     from kourou.broker.pop.pop_read import PopReader
-    from kourou.broker.settings import LiveConfig
-    from kourou.broker.tables.topics import TopicConfigManager
     from kourou.protocol.headers.pop import PeekMessageRequestHeader
     from kourou.store.queue.consume_queues import ConsumeQueues
 
@@ -60,35 +58,23 @@ class PopPeeks:
     def __init__(
         self,
         *,
-        config: LiveConfig,
         admission: Admission,
-        topics: TopicConfigManager,
         queues: ConsumeQueues,
         offsets: PopOffsets,
         reader: PopReader,
-        random_below: Callable[[int], int],
+        plans: QueuePlans,
     ) -> None:
-        self._config = config
         self._admission = admission
-        self._topics = topics
         self._queues = queues
         self._offsets = offsets
         self._reader = reader
-        self._random_below = random_below
+        self._plans = plans
 
     def peek(self, header: PeekMessageRequestHeader, caller: PeekCaller) -> None:
         """Answer with the messages that a group would pop. RequestError: rejected."""
         topic, group, queue_id = header.topic, header.consumer_group, header.queue_id
         self._admission.check_popped(topic, group, queue_id, caller.address)
-        steps = plan_queues(
-            topic,
-            group,
-            queue_id,
-            is_orderly=False,
-            chance=self._random_below(CHANCES),
-            rules=RetryRules.of(self._config.current),
-            read_queues=self._topics.read_queues,
-        )
+        steps = self._plans.steps(topic, group, queue_id, is_orderly=False)
         self._continue(_Peek(header, caller, iter(steps)))
 
     def _continue(self, peek: _Peek) -> None:

@@ -23,7 +23,7 @@ from kourou.broker.hooks import PullContext
 from kourou.broker.pop.contracts import Popped
 from kourou.broker.pop.order_info import OrderKey
 from kourou.broker.pop.pop_answer import found, nothing
-from kourou.broker.pop.pop_plan import CHANCES, PlannedQueue, RetryRules, plan_queues
+from kourou.broker.pop.pop_plan import PlannedQueue, QueuePlans
 from kourou.broker.pop.pop_polling import HeldPop, PollingResult
 from kourou.broker.pop.pop_read import ILLEGAL_OFFSET, PASSED_OVER, Cold
 from kourou.broker.pop.pop_run import Pop, PopPart, PopRun
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from kourou.broker.pop.pop_run import PopCaller
     from kourou.broker.settings import LiveConfig
     from kourou.broker.stats.broker_stats import BrokerStatsManager
-    from kourou.broker.tables.topics import TopicConfigManager
     from kourou.protocol.headers.pop import PopMessageRequestHeader
     from kourou.store.queue.consume_queue import ConsumeQueue
     from kourou.store.queue.consume_queues import ConsumeQueues
@@ -60,14 +59,13 @@ _THROTTLED_MS: Final = 1_000
 
 
 class PopService:
-    """The pops of one broker. `random_below` returns a random number below its argument."""
+    """The pops of one broker."""
 
     def __init__(
         self,
         *,
         config: LiveConfig,
         admission: Admission,
-        topics: TopicConfigManager,
         consumers: ConsumerManager,
         queues: ConsumeQueues,
         offsets: PopOffsets,
@@ -79,11 +77,10 @@ class PopService:
         hooks: BrokerHooks,
         plugins: PluginHost,
         now_ms: Callable[[], int],
-        random_below: Callable[[int], int],
+        plans: QueuePlans,
     ) -> None:
         self._config = config
         self._admission = admission
-        self._topics = topics
         self._consumers = consumers
         self._find_queue = queues.find
         self._offsets = offsets
@@ -95,7 +92,7 @@ class PopService:
         self._hooks = hooks
         self._plugins = plugins
         self._now_ms = now_ms
-        self.random_below = random_below
+        self.plans = plans
         self._pops = 0
         # Queues that a disk thread reads for a group; True: another pop has passed this one.
         self._locked: dict[OrderKey, bool] = {}
@@ -132,15 +129,7 @@ class PopService:
         if not is_orderly:
             self._pops += 1
             revive_queue_id = self._pops % max(1, config.revive_queue_num)
-        steps = plan_queues(
-            header.topic,
-            header.consumer_group,
-            header.queue_id,
-            is_orderly=is_orderly,
-            chance=self.random_below(CHANCES),
-            rules=RetryRules.of(config),
-            read_queues=self._topics.read_queues,
-        )
+        steps = self.plans.steps(header.topic, header.consumer_group, header.queue_id, is_orderly=is_orderly)
         self._continue(pop, PopRun(iter(steps), self._now_ms(), revive_queue_id, is_last))
 
     def _continue(self, pop: Pop, run: PopRun) -> None:

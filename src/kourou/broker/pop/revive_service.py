@@ -281,18 +281,23 @@ class ReviveService:
         if is_first or message.get_property(MessageConst.PROPERTY_FIRST_POP_TIME) is None:
             message.set_property(MessageConst.PROPERTY_FIRST_POP_TIME, str(check_point.pop_time))
         message.set_property(MessageConst.PROPERTY_ORIGIN_GROUP, group)
-        message.topic, message.queue_id = self._retry_topic(record.topic, group), 0
+        message.topic, message.queue_id = self._retry_queue(record, group)
         return message, False
 
-    def _retry_topic(self, topic: str, group: str) -> str:
-        """Where messages of `topic` go for the group: those of a retry topic to the same one again."""
+    def _retry_queue(self, record: MessageExt, group: str) -> tuple[str, int]:
+        """Where a message goes for the group: one of a retry topic to the same one again. Where queues are
+        priorities it keeps its queue."""
+        topic, config, topics = record.topic, self._config.current, self._topics
         if not topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
-            topic = pop_retry_topic(topic, group, is_v2=self._config.current.enable_retry_topic_v2)
-        if self._topics.get(topic) is None:
-            self._topics.create_in_send_back(topic, POP_RETRY_QUEUES, _READ_WRITE)
-        if self._offsets.query(group, topic, 0) < 0:
-            self._offsets.commit(group, topic, 0, 0, _HOST)
-        return topic
+            topic = pop_retry_topic(topic, group, is_v2=config.enable_retry_topic_v2)
+        topics.create_in_send_back(topic, POP_RETRY_QUEUES, _READ_WRITE)
+        popped, queue_id = popped_topic(topic, group), 0
+        if config.use_separate_retry_queue or topics.has_priorities(popped):
+            retry_config = topics.separate_retries(topic, [popped])
+            queue_id = record.queue_id if record.queue_id < retry_config.write_queue_nums else 0
+        if self._offsets.query(group, topic, queue_id) < 0:
+            self._offsets.commit(group, topic, queue_id, 0, _HOST)
+        return topic, queue_id
 
 
 def _portions(overdue: Sequence[_Overdue]) -> Iterator[list[_Overdue]]:

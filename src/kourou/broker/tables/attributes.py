@@ -66,7 +66,15 @@ TOPIC_ATTRIBUTES: Final[Mapping[str, Attribute]] = {
     overflow_rule.BYTES: Attribute(parse=overflow_rule.parse_size_bytes),
     overflow_rule.AGE: Attribute(parse=overflow_rule.parse_age_ms),
 }
-GROUP_ATTRIBUTES: Final[Mapping[str, Attribute]] = {PRIORITY_FACTOR: Attribute(high=100)}
+_MAX_FACTOR: Final = 100
+GROUP_ATTRIBUTES: Final[Mapping[str, Attribute]] = {PRIORITY_FACTOR: Attribute(high=_MAX_FACTOR)}
+
+
+def priority_factor(attributes: Mapping[str, str] | None) -> int:
+    """In what percentage of its pops a group with these attributes reads priorities in their order."""
+    text = (attributes or {}).get(PRIORITY_FACTOR, "")
+    # Apache's brokers may have written the table.
+    return int(text) if _is_long(text) else _MAX_FACTOR
 
 
 def parse_changes(text: str | None) -> dict[str, str]:

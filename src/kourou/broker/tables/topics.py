@@ -282,20 +282,20 @@ class TopicConfigManager(ConfigTable):
             return self._put(_with(known, order=is_order))
         return known
 
-    def separate_retries(self, retry_topic: str, topics: Iterable[str]) -> None:
-        """Give a retry topic that exists as many queues as those of `topics` that have priorities: else a
-        message of a high priority would wait behind others that failed before it."""
-        queue_nums = [self.table[topic].write_queue_nums for topic in topics if self.has_priorities(topic)]
+    def separate_retries(self, retry_topic: str, topics: Iterable[str]) -> TopicConfig:
+        """Give a retry topic that exists as many queues as each of `topics`, if it has fewer: their messages
+        keep their queues when they fail."""
+        queue_nums = [config.write_queue_nums for topic in topics if (config := self.table.get(topic))]
         known, most = self.table[retry_topic], max(queue_nums, default=0)
         if most <= min(known.read_queue_nums, known.write_queue_nums):
-            return
+            return known
         grown = _with(
             known,
             read_queue_nums=max(known.read_queue_nums, most),
             write_queue_nums=max(known.write_queue_nums, most),
         )
-        _log.info("topic %s changed, for priorities: %s", retry_topic, describe_change(known, grown))
-        self._put(grown)
+        _log.info("topic %s changed: %s", retry_topic, describe_change(known, grown))
+        return self._put(grown)
 
     # -- changed by administrators ---------------------------------------------------------------
 

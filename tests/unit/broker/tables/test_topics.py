@@ -163,22 +163,25 @@ def test_attributes_are_refused_in_apaches_words(
     assert topics.get("orders") == before
 
 
-def test_retries_of_priorities_get_queues_of_their_own(tmp_path: Path) -> None:
+def test_a_retry_topic_grows_with_the_topics_whose_queues_it_keeps(tmp_path: Path) -> None:
     tables = make(tmp_path)
     topics = tables.topics
     topics.update(TopicConfig("orders", 8, 8), "+message.type=PRIORITY")
-    topics.update(TopicConfig("plain", 16, 16))
+    topics.update(TopicConfig("small", 2, 2))
     topics.create_in_send_back("%RETRY%CG", 1, 6)
-    topics.separate_retries("%RETRY%CG", ["plain", "gone", "%RETRY%CG"])
-    assert topics.get("%RETRY%CG") == TopicConfig("%RETRY%CG", 1, 1, 6)
-    topics.separate_retries("%RETRY%CG", ["plain", "orders"])
-    assert topics.get("%RETRY%CG") == TopicConfig("%RETRY%CG", 8, 8, 6)
-    assert tables.registered[-1] == topics.get("%RETRY%CG")
+    assert topics.separate_retries("%RETRY%CG", ["gone"]) == TopicConfig("%RETRY%CG", 1, 1, 6)
+    assert topics.separate_retries("%RETRY%CG", ["small", "orders"]) == TopicConfig("%RETRY%CG", 8, 8, 6)
+    assert tables.registered[-1] == topics.get("%RETRY%CG") == TopicConfig("%RETRY%CG", 8, 8, 6)
     counter = topics.data_version.counter
-    topics.separate_retries("%RETRY%CG", ["orders"])
+    topics.separate_retries("%RETRY%CG", ["small"])
     assert topics.data_version.counter == counter, "nothing changed"
-    assert topics.has_priorities("orders")
-    assert not topics.has_priorities("plain")
+
+
+def test_queues_are_priorities_by_the_type_of_the_topic(tmp_path: Path) -> None:
+    topics = make(tmp_path).topics
+    topics.update(TopicConfig("orders", 8, 8), "+message.type=PRIORITY")
+    topics.update(TopicConfig("plain", 8, 8), "+message.type=FIFO")
+    assert [topics.has_priorities(topic) for topic in ("orders", "plain", "gone")] == [True, False, False]
 
 
 def test_a_deleted_topic_is_registered_as_gone(tmp_path: Path) -> None:
