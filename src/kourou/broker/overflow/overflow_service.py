@@ -190,7 +190,8 @@ class OverflowService:
         if self._offsets.may_commit is not None and not self._offsets.may_commit():
             return  # deposed: another broker decides
         groups = self._live_groups.of_topic(watch.topic)
-        log_end = self._commit_log.max_phy_offset
+        # What comes while it is measured counts for the next time.
+        log_end, watch.arrived = self._commit_log.max_phy_offset, 0
         backlogs = await watch.meter.measure(groups, watch.rule)
         watch.measured(backlogs, log_end)
         if self.watches.get(watch.topic) is not watch:

@@ -49,7 +49,7 @@ class TopicWatch:
         """Take note of the backlogs. Until as many messages or bytes have come as there is room for, no limit
         of these is reached: a backlog grows by nothing else, but for groups
         that begin or go back."""
-        rule, self.arrived = self.rule, 0
+        rule = self.rule
         self.share, self.size, self.group = 0.0, Size(), ""
         self.room_messages = self.room_phy_offset = _NEVER
         for backlog in backlogs:
