@@ -636,3 +636,19 @@ async def test_what_is_not_acknowledged_comes_to_the_pop_that_waits_and_is_ackno
         assert (await ack(pops.peer, own, topic=pop_retry_topic(TOPIC, GROUP, is_v2=False))).code == 0
         assert not pops.in_flight.count(pop_retry_topic(TOPIC, GROUP, is_v2=False), GROUP)
         assert not pops.in_flight.count(TOPIC, GROUP)
+
+
+@pytest.mark.parametrize("most", [1, 2**31 - 1])
+async def test_pops_and_peeks_count_for_the_limits_of_an_account(tmp_path: Path, most: int) -> None:
+    async with popping(tmp_path) as pops:
+        await make_topic(pops)
+        await send(pops, b"0", b"1")
+        charged: list[tuple[int, int]] = []
+        processor = pops.peer.controller.running.pops.processor
+        processor.charge = lambda _, messages, size_bytes: charged.append((messages, size_bytes))
+        header = PeekMessageRequestHeader(consumer_group=GROUP, topic=TOPIC, queue_id=-1, max_msg_nums=most)
+        peeked = await pops.peer.call(RequestCode.PEEK_MESSAGE, header)
+        assert charged == [(min(most, 2), len(peeked.body))]
+        popped = await pops.pop()
+        await pops.pop()
+        assert charged[1:] == [(2, sum(message.store_size for message in popped.messages))]

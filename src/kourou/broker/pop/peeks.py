@@ -39,7 +39,7 @@ class PeekCaller(Caller, Protocol):
 class _Peek:
     """One request, and what was found for it."""
 
-    __slots__ = ("caller", "left", "header", "records", "rest", "steps")
+    __slots__ = ("caller", "count", "header", "most", "records", "rest", "steps")
 
     def __init__(
         self, header: PeekMessageRequestHeader, caller: PeekCaller, steps: Iterator[PlannedQueue]
@@ -47,7 +47,8 @@ class _Peek:
         self.header = header
         self.caller = caller
         self.steps = steps
-        self.left = min(header.max_msg_nums, MAX_CHECK_POINT_MESSAGES)
+        self.most = min(header.max_msg_nums, MAX_CHECK_POINT_MESSAGES)
+        self.count = 0
         self.records: list[Buffer] = []
         self.rest = 0
 
@@ -84,23 +85,23 @@ class PopPeeks:
             if queue is None:
                 continue
             peek.rest += self._offsets.backlog(key, queue)
-            if peek.left <= 0:
+            if peek.count >= peek.most:
                 continue
             begin = max(self._offsets.find(key), queue.min_queue_offset)
-            wanted = WantedMessages(step.topic, step.queue_id, begin, peek.left)
+            wanted = WantedMessages(step.topic, step.queue_id, begin, peek.most - peek.count)
             result = self._reader.read_nowait(wanted, _EVERYTHING)
             if isinstance(result, Cold):
                 peek.caller.run_cold(partial(self._read_cold, peek, wanted, result))
                 return
             if result.status not in ILLEGAL_OFFSET:
                 peek.records += result.buffers
-                peek.left -= result.message_count
-        peek.caller.answer(peek.records, peek.header.max_msg_nums - peek.left, peek.rest)
+                peek.count += result.message_count
+        peek.caller.answer(peek.records, peek.count, peek.rest)
 
     async def _read_cold(self, peek: _Peek, wanted: WantedMessages, cold: Cold) -> None:
         await self._reader.wait_turn(cold)
         result = await self._reader.read(wanted, _EVERYTHING)
         if not peek.caller.is_gone:
             peek.records += result.buffers
-            peek.left -= result.message_count
+            peek.count += result.message_count
             self._continue(peek)

@@ -219,7 +219,7 @@ class PopPolling:
     # -- ends ------------------------------------------------------------------------------------
 
     def connection_closed(self, owner: object) -> None:
-        """The pops of this connection wait no more: there is nobody to answer."""
+        """The pops of this connection wait no more: no answer would arrive."""
         for held in list(self._held_of.get(owner, ())):
             self._take_out(held)
 
