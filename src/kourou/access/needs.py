@@ -15,6 +15,7 @@ from typing import Final
 from kourou.access.model import Action, Need, Needs, Resource, ResourceType
 from kourou.protocol.names import (
     RETRY_GROUP_TOPIC_PREFIX,
+    REVIVE_LOG_TOPIC_PREFIX,
     RMQ_SYS_SCHEDULE_TOPIC,
     RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC,
     RMQ_SYS_TRANS_HALF_TOPIC,
@@ -48,6 +49,13 @@ SHARED_TOPICS: Final = frozenset(
 """Where messages of all topics wait: a permission for all topics but one would show those of that one."""
 
 _CACHED: Final = 8_192
+
+
+def is_shared_topic(topic: str) -> bool:
+    """Whether messages of all topics wait there, or records that name them."""
+    return topic in SHARED_TOPICS or topic.startswith(REVIVE_LOG_TOPIC_PREFIX)
+
+
 _ATOMIC_SUFFIX: Final = ".atomic"
 
 
@@ -78,7 +86,7 @@ def look_into(topic: str, actions: frozenset[Action]) -> Needs:
 
 def read_messages(topic: str, actions: frozenset[Action]) -> Needs:
     """To look at messages of a topic."""
-    return ADMINISTRATOR if topic in SHARED_TOPICS else look_into(topic, actions)
+    return ADMINISTRATOR if is_shared_topic(topic) else look_into(topic, actions)
 
 
 @lru_cache(maxsize=_CACHED)

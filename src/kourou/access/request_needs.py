@@ -23,7 +23,6 @@ from kourou.access.needs import (
     CREATE,
     GET,
     NOTHING,
-    SHARED_TOPICS,
     SUB,
     SUB_OR_GET,
     SUB_OR_UPDATE,
@@ -33,6 +32,7 @@ from kourou.access.needs import (
     consume,
     follow_offset,
     group_need,
+    is_shared_topic,
     joined,
     look_into,
     manage,
@@ -159,7 +159,7 @@ def sink(fields: Fields, _: bytes) -> Needs:
 
 def pull(fields: Fields, body: bytes) -> Needs:
     """Pulls of topics that have messages of their own only; of others administrators may."""
-    return ADMINISTRATOR if fields.get("topic") in SHARED_TOPICS else read_queue(fields, body)
+    return ADMINISTRATOR if is_shared_topic(fields.get("topic") or "") else read_queue(fields, body)
 
 
 def read_queue(fields: Fields, _: bytes) -> Needs:

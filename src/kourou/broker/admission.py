@@ -34,7 +34,7 @@ from kourou.protocol.bodies.subscription import SubscriptionGroupConfig
 from kourou.protocol.bodies.topics import TopicConfig
 from kourou.protocol.codes import PermName, RequestCode, ResponseCode
 from kourou.protocol.headers.pull import PullMessageRequestHeader
-from kourou.protocol.names import NOT_ALLOWED_SEND_TOPICS, REPLY_TOPIC_POSTFIX
+from kourou.protocol.names import REPLY_TOPIC_POSTFIX, is_written_by_brokers
 from kourou.protocol.pop.revive_records import MAX_CHECK_POINT_MESSAGES
 from kourou.protocol.properties import MessageConst, get_property
 from kourou.store.log.put_status import PutStatus
@@ -355,7 +355,7 @@ class Admission:
 
     def check_topic_name(self, topic: str) -> None:
         """RequestError if only brokers write to `topic`."""
-        if topic in NOT_ALLOWED_SEND_TOPICS:
+        if is_written_by_brokers(topic):
             raise RequestError(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
 
     def check_send(self, topic_config: TopicConfig) -> None:

@@ -152,9 +152,17 @@ def _shown(name: str) -> str:
 
 def send_topic_problem(topic: str) -> str | None:
     """Why a producer may not send to `topic`, or None."""
-    if topic in NOT_ALLOWED_SEND_TOPICS:
+    if is_written_by_brokers(topic):
         return f"topic {topic!r} is written by brokers only; send to another topic"
     return topic_problem(topic)
+
+
+def is_written_by_brokers(topic: str) -> bool:
+    """Whether clients may not send to `topic`.
+
+    Apache lets them send to the revive topic: a check point there has messages of any topic put into a retry
+    topic of any group."""
+    return topic in NOT_ALLOWED_SEND_TOPICS or topic.startswith(REVIVE_LOG_TOPIC_PREFIX)
 
 
 def user_group_problem(group: str) -> str | None:

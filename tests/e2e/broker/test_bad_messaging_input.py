@@ -10,6 +10,7 @@ import pytest
 
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand
+from kourou.protocol.pop.retry_topics import revive_topic
 from kourou.testing.clock import FakeClock
 from tests.e2e.broker.broker_kit import Peer, messages, running, send_header
 from tests.e2e.broker.delay_kit import clocked, count_in, pulled
@@ -203,3 +204,19 @@ async def test_a_send_that_is_malformed_in_several_ways_is_refused_for_one(tmp_p
         answer = await peer.client.call(peer.controller.address, command, 5_000)
         assert answer.code == ResponseCode.MESSAGE_ILLEGAL
         assert "a transactional message cannot be delayed" in (answer.remark or "")
+
+
+# -- messages in flight --------------------------------------------------------------------------
+
+
+async def test_clients_cannot_write_check_points(tmp_path: Path) -> None:
+    """With one of another group's, its messages would be copied."""
+    topic = revive_topic("DefaultCluster")
+    async with running(tmp_path) as peer:
+        for answer in (
+            await peer.send(topic, properties="TAGS\x01ck\x02"),
+            await peer.send(topic, properties="TAGS\x01ck\x02TIMER_DELAY_MS\x011000\x02"),
+            await peer.send_batch(topic, [b"{}"]),
+        ):
+            assert answer.code == ResponseCode.NO_PERMISSION
+            assert answer.remark == f"Sending message to topic[{topic}] is forbidden."

@@ -18,6 +18,7 @@ from kourou.protocol.atomic import StagedGroup, encode_groups
 from kourou.protocol.bodies.codec import encode_body
 from kourou.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, SubscriptionData
 from kourou.protocol.codes import RequestCode as Code
+from kourou.protocol.pop.retry_topics import revive_topic
 from kourou.protocol.producer_sequence import owner_digits
 from tests.unit.access.auth.calls import data as auth_data
 from tests.unit.access.auth.calls import rules as auth_rules
@@ -131,7 +132,7 @@ def test_who_has_sent_a_request_is_known_until_its_processor_has_run() -> None:
     assert not gate.is_administrator(exempt)
 
 
-@pytest.mark.parametrize("topic", sorted(SHARED_TOPICS))
+@pytest.mark.parametrize("topic", [*sorted(SHARED_TOPICS), revive_topic("C")])
 def test_messages_that_wait_for_all_topics_are_for_administrators(topic: str) -> None:
     gate = gate_of(Rules(topic, "T", "g"))
     fields = {"topic": topic, "consumerGroup": "g", "key": "k", "offset": "1"}
