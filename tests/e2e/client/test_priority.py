@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from kourou.client.pop.pop_consumer import AsyncPopConsumer
 from kourou.client.producer.producer import AsyncProducer
 from kourou.client.pull.lite_pull_consumer import AsyncLitePullConsumer
+from kourou.client.push.consume_result import ConsumeResult
 from kourou.protocol.message import Message, MessageExt
 from kourou.testing.cluster import cluster
 from tests.e2e.client.kit.push_kit import consuming, make_topic, until
@@ -87,6 +89,48 @@ async def test_a_high_one_is_next_for_a_lite_pull_consumer(tmp_path: Path, backl
             await until(lambda: consumer.stats().in_hand > in_hand)
             assert [each.body for each in await consumer.poll()] == [b"now"]
             assert {each.priority for each in await consumer.poll()} == {LOW}
+
+
+@pytest.mark.parametrize("backlog", [3_000, pytest.param(100_000, marks=pytest.mark.slow)])
+async def test_a_high_one_is_next_for_a_pop_consumer(tmp_path: Path, backlog: int) -> None:
+    async with cluster(tmp_path) as running, AsyncProducer("PG", namesrv=running.namesrv_addr) as producer:
+        await make_topic(running, TOPIC, QUEUES, "+message.type=PRIORITY")
+        await producer.send_many(of(LOW, backlog), timeout_ms=60_000)
+        async with AsyncPopConsumer("CG", namesrv=running.namesrv_addr, consume_from="first") as consumer:
+            await consumer.subscribe(TOPIC)
+            low = await consumer.receive(max_messages=32)
+            await producer.send(Message(TOPIC, b"now", priority=HIGH))
+            high = await consumer.receive(max_messages=1)
+            assert {each.priority for each in low} == {LOW}
+            assert [each.priority for each in high] == [HIGH]
+            assert [each.priority for each in await consumer.receive(max_messages=1)] == [LOW]
+
+
+async def test_retries_of_a_high_one_have_a_queue_of_their_own(tmp_path: Path) -> None:
+    """In pull mode: so that it does not wait behind low ones that failed."""
+    first: list[int | None] = []
+    again: list[MessageExt] = []
+
+    def failing_once(message: MessageExt) -> ConsumeResult:
+        if message.reconsume_times:
+            again.append(message)
+            return ConsumeResult.SUCCESS
+        first.append(message.priority)
+        return ConsumeResult.LATER
+
+    async with (
+        cluster(tmp_path, message_delay_level=" ".join(["1s"] * 18)) as running,
+        AsyncProducer("PG", namesrv=running.namesrv_addr) as producer,
+    ):
+        await make_topic(running, TOPIC, QUEUES, "+message.type=PRIORITY")
+        await producer.send_many([*of(LOW, 20), *of(HIGH, 1)])
+        async with consuming(running, failing_once, topic=TOPIC, concurrency=1) as consumer:
+            await until(lambda: len(again) == 21)
+            retries = {queue.queue_id for queue in consumer.queues if queue.topic == "%RETRY%billing"}
+    assert len(first) == 21
+    assert retries == set(range(QUEUES))
+    high = next(each for each in again if each.priority == HIGH)
+    assert high.queue_id == HIGH
 
 
 async def test_low_ones_are_not_starved(tmp_path: Path) -> None:

@@ -139,6 +139,10 @@ final class Producers {
             message.setDelayTimeLevel(Integer.parseInt(levels[number % levels.length]));
         }
         Since5.setTime(message, options);
+        String[] priorities = options.text("priorities", "").split(",");
+        if (!priorities[number % priorities.length].isEmpty()) {
+            Since5.setPriority(message, Integer.parseInt(priorities[number % priorities.length]));
+        }
         UserProperties.put(message, options, number);
         return message;
     }

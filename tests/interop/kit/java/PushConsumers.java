@@ -78,8 +78,8 @@ final class PushConsumers {
         consumer.setPollNameServerInterval(1000);
         consumer.setHeartbeatBrokerInterval(1000);
         consumer.setPersistConsumerOffsetInterval(1000);
-        consumer.setConsumeThreadMin(4);
-        consumer.setConsumeThreadMax(4);
+        consumer.setConsumeThreadMin(options.number("threads", 4));
+        consumer.setConsumeThreadMax(options.number("threads", 4));
         setModel(consumer, options.text("model", "CLUSTERING"));
         consumer.setConsumeFromWhere(
             ConsumeFromWhere.valueOf("CONSUME_FROM_" + options.text("from", "FIRST_OFFSET")));

@@ -11,8 +11,8 @@ import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageQueue;
 
-/** Calls that the client of 5.x has and that of 4.9 has not: timers and their recall, queues that the broker
- * assigns, POP. */
+/** Calls that the client of 5.x has and that of 4.9 has not: timers and their recall, priorities, queues
+ * that the broker assigns, POP. */
 final class Since5 {
     private Since5() {
     }
@@ -28,6 +28,11 @@ final class Since5 {
         if (value != null) {
             Message.class.getMethod(setter, long.class).invoke(message, Long.parseLong(value));
         }
+    }
+
+    /** Give a message a priority (5.5). */
+    static void setPriority(Message message, int priority) throws ReflectiveOperationException {
+        Message.class.getMethod("setPriority", int.class).invoke(message, priority);
     }
 
     /** Let the broker say which queues the consumer reads, and whether by pulling or by POP. */
