@@ -92,6 +92,15 @@ def test_a_topic_on_one_broker_by_its_type() -> None:
     )
 
 
+def test_a_topic_with_priorities() -> None:
+    ok("topic", "create", "Urgent", "-q", "8", "--type", "priority")
+    for priority, queue in (("0", "/0@"), ("7", "/7@"), ("9", "/7@")):
+        assert queue in ok("send", "Urgent", "now", "--priority", priority).stdout
+    assert (
+        "has no --priority" in run_kourou("send", "Urgent", "x", "--priority", "1", "--delay", "9s").problem
+    )
+
+
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_a_topic_that_the_name_server_does_not_list_yet_is_reported(
     form: tuple[str, ...], mq: LocalCluster, monkeypatch: pytest.MonkeyPatch

@@ -48,6 +48,12 @@ from kourou.wording import counted
 )
 @click.option("--sharding-key", metavar="KEY", help="Messages with the same key go to the same queue.")
 @click.option(
+    "--priority",
+    type=IntRange(0),
+    metavar="N",
+    help="Priority, for topics of type PRIORITY: 0 is the lowest.",
+)
+@click.option(
     "--delay", metavar="TIME", help="Deliver after a delay: 10s, 5m, 2h. Requires version 5 brokers."
 )
 @click.option(
@@ -68,6 +74,7 @@ async def send(
     tags: tuple[str, ...],
     properties: tuple[str, ...],
     sharding_key: str | None,
+    priority: int | None,
     delay: str | None,
     delay_level: int | None,
 ) -> None:
@@ -79,6 +86,8 @@ async def send(
         raise UsageError("give the body as an argument or by --file, not both")
     if delay is not None and delay_level is not None:
         raise UsageError("give --delay or --delay-level, not both")
+    if priority is not None and (sharding_key or delay is not None or delay_level is not None):
+        raise UsageError("a message with --sharding-key, --delay or --delay-level has no --priority")
     if len(tags) > 1:
         raise UsageError(f"--tag {' --tag '.join(tags)}: a message has one tag")
     delay_ms = 0 if delay is None else parse_duration_ms("--delay", delay)
@@ -92,6 +101,7 @@ async def send(
                 tags=tags[0] if tags else None,
                 keys=keys,
                 properties=pairs,
+                priority=priority,
                 delay_time_level=delay_level or 0,
                 delay_time_ms=delay_ms,
             )
