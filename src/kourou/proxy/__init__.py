@@ -1,0 +1,1 @@
+"""The proxy: gRPC clients (rocketmq.v2) in front of brokers that speak remoting."""
