@@ -119,9 +119,12 @@ def _logins(settings: ConsoleSettings, client: ClientOptions) -> Logins | None:
 async def _sweep(context: ConsoleContext) -> None:
     while True:
         await asyncio.sleep(_SWEEP_S)
-        context.access.drop_expired()
-        await context.sessions.close_idle()
-        await context.drop_logged_out()
+        try:
+            context.access.drop_expired()
+            await context.sessions.close_idle()
+            await context.drop_logged_out()
+        except Exception:
+            _log.exception("expired logins and idle sessions are not closed; tried again in %d s", _SWEEP_S)
 
 
 async def _stop(task: asyncio.Task[None]) -> None:
