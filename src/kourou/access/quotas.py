@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Protocol
+from weakref import WeakSet
 
 import msgspec
 
@@ -110,7 +111,8 @@ class _Use:
             _bucket(limits.consumed_messages_per_second, "messages are pulled", now_ms),
             _bucket(limits.consumed_bytes_per_second, "bytes are pulled", now_ms),
         )
-        self.connections: set[LimitedConnection] = set()
+        # Weak: an account may have many before the limit makes it count those that are still open.
+        self.connections: WeakSet[LimitedConnection] = WeakSet()
 
 
 def _bucket(rate: int | None, words: str, now_ms: int) -> _Bucket | None:
@@ -173,7 +175,7 @@ class Quotas:
         if limit is None or connection in use.connections:
             return
         if len(use.connections) >= limit:
-            use.connections = {each for each in use.connections if not each.closed}
+            use.connections = WeakSet(each for each in use.connections if not each.closed)
         if len(use.connections) >= limit:
             raise _over(account, f"it has {counted(limit, 'connection')}, and may not have more", None)
         use.connections.add(connection)

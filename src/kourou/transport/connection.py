@@ -69,6 +69,7 @@ class Connection(asyncio.Protocol):
     """One socket: decodes what comes in, collects what goes out."""
 
     __slots__ = (
+        "__weakref__",
         "_backlog",
         "_budget",
         "_budgeted",

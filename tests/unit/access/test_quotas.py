@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from pathlib import Path
 
 import pytest
@@ -141,12 +142,22 @@ def test_connections_are_counted_while_they_are_open() -> None:
     quotas.admit(request, ALICE, third)
 
 
+def test_connections_that_are_closed_are_not_kept_until_the_limit_is_reached() -> None:
+    quotas = quotas_of(Clock(), connections=1_000)
+    connection = FakeConnection()
+    quotas.admit(call(Code.HEART_BEAT), ALICE, connection)
+    gone = weakref.ref(connection)
+    del connection
+    assert gone() is None
+
+
 def test_the_star_is_for_all_others_but_administrators() -> None:
     quotas = quotas_of(Clock(), account="*", connections=1)
     assert quotas.is_limited(ALICE) and not quotas.is_limited(ROOT)
     for _ in range(3):
         quotas.admit(call(Code.HEART_BEAT), ROOT, FakeConnection())
-    quotas.admit(call(Code.HEART_BEAT), ALICE, FakeConnection())
+    connection = FakeConnection()
+    quotas.admit(call(Code.HEART_BEAT), ALICE, connection)
     assert "it has 1 connection, and" in words(quotas, call(Code.HEART_BEAT))
 
 
