@@ -87,9 +87,8 @@ class AccountTable:
         for account in (account for file in files for account in file.accounts):
             first = accounts.setdefault(account.name, account)
             if first is not account:
-                notes.append(
-                    f"{account.file}: accessKey {account.name} is ignored, it is already in {first.file}"
-                )
+                place = "this file" if account.file == first.file else first.file
+                notes.append(f"{account.file}: accessKey {account.name} is ignored, it is already in {place}")
         white = tuple(pattern for file in files for pattern in file.white)
         return cls(files=files, accounts=accounts, white=white, notes=tuple(notes))
 

@@ -55,8 +55,8 @@ ACCOUNT_KEYS: Final = (
 _TRUE: Final = frozenset({"true", "yes", "on", "1", "y", "t"})
 _FALSE: Final = frozenset({"", "false", "no", "off", "0", "n", "f"})
 
-Fingerprint = tuple[tuple[Path, int, int, int], ...]
-"""Of each file its path, time of modification, size and inode."""
+Fingerprint = tuple[tuple[Path, int, int, int, int], ...]
+"""Of each file its path, time of modification, size, inode and mode."""
 
 
 class AccountFiles:
@@ -88,8 +88,10 @@ class AccountFiles:
         return found
 
     def fingerprint(self) -> Fingerprint:
-        """Changes whenever a file does. ConfigError if one cannot be looked at."""
-        return tuple((path, stat.st_mtime_ns, stat.st_size, stat.st_ino) for path, stat in self._stats())
+        """Changes whenever a file or its mode does. ConfigError if one cannot be looked at."""
+        return tuple(
+            (path, stat.st_mtime_ns, stat.st_size, stat.st_ino, stat.st_mode) for path, stat in self._stats()
+        )
 
     def readable_by_others(self) -> list[Path]:
         """The files whose secrets every user of the machine can read."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from kourou.access.model import AccessCall, AccessRefusedError, Account, Action, Need, Needs, RefusalKind
@@ -44,7 +45,7 @@ class PlainRules:
         self._seen: Fingerprint | None = None
         self._emptied: Fingerprint | None = None
         self._problem = ""
-        self._open_files_noted: set[str] = set()
+        self._open_files: list[Path] = []
         self._lock = threading.Lock()
 
     @property
@@ -160,10 +161,10 @@ class PlainRules:
             open_files = self._files.readable_by_others()
         except ConfigError:
             return  # the next look reports it; the table is in force
-        for path in map(str, open_files):
-            if path not in self._open_files_noted:
-                self._open_files_noted.add(path)
+        for path in open_files:
+            if path not in self._open_files:
                 _log.warning("%s has secret keys, but every user can read it: chmod 600 %s", path, path)
+        self._open_files = open_files
 
 
 def _account_of(call: AccessCall, table: AccountTable) -> PlainAccount:

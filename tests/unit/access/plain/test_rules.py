@@ -286,12 +286,24 @@ def test_no_accounts_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixt
     assert words(refusal(rules)) == "No acl config for producer"
 
 
-def test_a_file_that_all_can_read_is_warned_of_once(
+def test_a_file_that_all_can_read_is_warned_of_until_it_is_closed(
     rules: PlainRules, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert "chmod" not in caplog.text
-    for text in ACCOUNTS, ACCOUNTS + "\n":
-        write(rules.files.default, text)
-        rules.files.default.chmod(0o644)
+    for mode, warnings in ((0o644, 1), (0o664, 1), (0o600, 1), (0o604, 2)):
+        rules.files.default.chmod(mode)
         rules.reload_if_changed()
-    assert caplog.text.count("chmod 600") == 1
+        assert caplog.text.count("chmod 600") == warnings
+
+
+def test_an_account_that_is_twice_in_a_file_is_named(tmp_path: Path) -> None:
+    account = "{accessKey: producer, secretKey: 12345678}"
+    rules = rules_of(home_files(tmp_path, f"accounts: [{account}, {account}]", z=f"accounts: [{account}]"))
+    here, there = (rules.files.folder / "z.yml", rules.files.default)
+    assert rules.table.notes == (
+        f"{there}: accessKey producer is ignored, it is already in {here}",
+        f"{there}: accessKey producer is ignored, it is already in {here}",
+    )
+    rules = rules_of(home_files(tmp_path / "one", f"accounts: [{account}, {account}]"))
+    path = rules.files.default
+    assert rules.table.notes == (f"{path}: accessKey producer is ignored, it is already in this file",)
