@@ -102,6 +102,8 @@ class AccessCall:
     needs: Needs
     certificate_user: str | None = None
     """The name in the client's certificate, where the listener takes it as user."""
+    signed_with: str = field(default="", repr=False)
+    """The secret key by which the signature was found to be right: a body is hashed once."""
 
     @property
     def access_key(self) -> str:

@@ -12,6 +12,7 @@ Not here: the permissions of accounts (plain/, auth/), the check of messages fou
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from kourou.access import request_needs as of
@@ -297,6 +298,7 @@ AUDITED: Final = frozenset(
 
 BODY_CODES: Final = frozenset(
     {
+        Code.STAGE_KOUROU_ATOMIC,
         Code.HEART_BEAT,
         Code.CHECK_CLIENT_CONFIG,
         Code.LOCK_BATCH_MQ,
@@ -310,7 +312,8 @@ BODY_CODES: Final = frozenset(
         Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
     }
 )
-"""Their needs are in a JSON body, which costs more to read than a signature to check."""
+"""Their needs are in the body, which is read only after the signature was right: it may cost more to read
+than a signature to check."""
 
 
 class RequestTable:
@@ -357,7 +360,8 @@ def _relaxed(needs_of: NeedsOf, *, open_auth: bool, open_plain: bool) -> NeedsOf
         if open_auth and open_plain:
             return NOTHING
         needs = needs_of(fields, body)
-        return Needs(
+        return replace(
+            needs,
             auth=() if open_auth else needs.auth,
             plain=() if open_plain else needs.plain,
             is_admin_only=needs.is_admin_only and not open_auth,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from kourou.protocol.bodies.heartbeat import ConsumerData, HeartbeatData, Subscr
 from kourou.protocol.codes import RequestCode as Code
 from kourou.protocol.pop.retry_topics import revive_topic
 from kourou.protocol.producer_sequence import owner_digits
+from kourou.protocol.signature import signature_of
 from tests.unit.access.auth.calls import data as auth_data
 from tests.unit.access.auth.calls import rules as auth_rules
 from tests.unit.access.kit import ALICE, ROOT, FakeConnection, FakeRequest, Rules, signed
@@ -76,13 +78,30 @@ def test_one_way_requests_and_unknown_codes_are_checked() -> None:
 
 
 @pytest.mark.parametrize("code", sorted(BODY_CODES))
-def test_bodies_are_read_after_signatures_only(code: int) -> None:
-    """A body that is not JSON costs much more than a signature."""
+def test_bodies_are_read_after_signatures_only(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To read a body costs much more than to check its signature."""
     gate = gate_of(Rules())
     body = b"{" * 10_000
-    assert refusal(gate, FakeRequest(code, {"topic": "T"}, body)).kind is RefusalKind.NO_CREDENTIALS
+    with monkeypatch.context() as patch:
+        patch.setattr(RequestTable, "needs_of", None)
+        assert refusal(gate, FakeRequest(code, {"topic": "T"}, body)).kind is RefusalKind.NO_CREDENTIALS
     request = FakeRequest(code, signed({"topic": "T"}, ALICE, body), body)
     assert refusal(gate, request).kind is RefusalKind.NO_PERMISSION
+
+
+def test_a_large_body_is_hashed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is checked before names are read from it, and again with these."""
+    hashed: list[int] = []
+
+    def counted(fields: Mapping[str, str], body: bytes, *rest: str) -> str:
+        hashed.append(len(body))
+        return signature_of(fields, body, *rest)
+
+    monkeypatch.setattr("kourou.access.signatures.signature_of", counted)
+    body = encode_groups([StagedGroup("T", 0, 0, 0, b"x" * 1_000)])
+    fields = {"kourouAtomicId": f"0123456789{owner_digits('alice')}:1:0"}
+    gate_of(Rules("T")).check(FakeRequest(Code.STAGE_KOUROU_ATOMIC, signed(fields, ALICE, body), body))
+    assert hashed == [len(body)]
 
 
 def test_heartbeats_need_their_groups_and_topics() -> None:
