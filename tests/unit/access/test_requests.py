@@ -20,6 +20,7 @@ from kourou.access.openings import Opening
 from kourou.access.requests import (
     ADMINISTRATORS,
     ANYONE,
+    AUDITED,
     BODY_CODES,
     CLUSTER_GET,
     CLUSTER_UPDATE,
@@ -29,7 +30,7 @@ from kourou.access.requests import (
 )
 from kourou.errors import ProtocolError
 from kourou.protocol.atomic import StagedGroup, encode_groups
-from kourou.protocol.bodies.assignment import SetMessageRequestModeRequestBody
+from kourou.protocol.bodies.assignment import QueryAssignmentRequestBody, SetMessageRequestModeRequestBody
 from kourou.protocol.bodies.batch_ack import BatchAck, BatchAckMessageRequestBody
 from kourou.protocol.bodies.codec import encode_body
 from kourou.protocol.bodies.heartbeat import (
@@ -290,6 +291,72 @@ def test_what_is_between_brokers_is_for_administrators() -> None:
         Code.GET_BROKER_CLUSTER_ACL_CONFIG,
     ):
         assert TABLE.needs_of(code, {}, b"") is ADMINISTRATOR
+
+
+POP_CODES = [
+    (Code.POP_MESSAGE, "consumerGroup", SUB),
+    (Code.ACK_MESSAGE, "consumerGroup", SUB),
+    (Code.PEEK_MESSAGE, "consumerGroup", SUB),
+    (Code.CHANGE_MESSAGE_INVISIBLETIME, "consumerGroup", SUB),
+    (Code.NOTIFICATION, "consumerGroup", SUB),
+    (Code.POLLING_INFO, "consumerGroup", GET),
+]
+
+
+@pytest.mark.parametrize(("code", "field", "action"), POP_CODES)
+def test_pops_need_topic_and_group(code: int, field: str, action: Action) -> None:
+    """RocketMQ looks at the group first, but not of a peek."""
+    fields = {"topic": "T", field: "g"}
+    needs = TABLE.needs_of(code, fields, b"")
+    assert set(needs.auth) == {topic("T", action), group("g", action)}
+    assert needs.is_plain_admin_only is (action is GET)
+    assert action is GET or set(needs.plain) == set(needs.auth)
+    retry = TABLE.needs_of(code, {"topic": "%RETRY%h_T", field: "g"}, b"")
+    assert group("h_T", action) in retry.auth and group("g", action) in retry.auth
+
+
+@pytest.mark.parametrize("code", [Code.POP_MESSAGE, Code.PEEK_MESSAGE, Code.PULL_MESSAGE])
+@pytest.mark.parametrize("name", ["rmq_sys_REVIVE_LOG_DefaultCluster", "SCHEDULE_TOPIC_XXXX"])
+def test_what_waits_for_other_topics_is_read_by_administrators(code: int, name: str) -> None:
+    assert TABLE.needs_of(code, {"topic": name, "consumerGroup": "g"}, b"") == ADMINISTRATOR
+
+
+def test_assignments_and_modes_need_topic_and_group() -> None:
+    body = encode_body(QueryAssignmentRequestBody(topic="T", consumer_group="g"))
+    needs = TABLE.needs_of(Code.QUERY_ASSIGNMENT, {}, body)
+    assert needs.auth == needs.plain == (group("g", SUB), topic("T", SUB))
+    every = {resource_type: Resource(resource_type, "*") for resource_type in ResourceType}
+    for code in (Code.GET_ALL_MESSAGE_REQUEST_MODE, Code.GET_KOUROU_OVERFLOW):
+        listed = TABLE.needs_of(code, {}, b"")
+        assert {(need.resource, need.actions) for need in listed.auth} == {
+            (every[ResourceType.TOPIC], frozenset({Action.LIST})),
+            (every[ResourceType.GROUP], frozenset({Action.LIST})),
+        }
+        assert listed.is_plain_admin_only
+    rollback = TABLE.needs_of(Code.POP_ROLLBACK, {}, b"")
+    assert rollback.auth == (Need(Resource(ResourceType.CLUSTER, "C"), frozenset({UPDATE})),)
+
+
+def test_every_change_by_operators_is_audited() -> None:
+    """What brokers send to each other is no administration, nor is what consumers write of themselves."""
+    between_brokers = {
+        Code.ADD_BROKER,
+        Code.REMOVE_BROKER,
+        Code.NOTIFY_MIN_BROKER_ID_CHANGE,
+        Code.EXCHANGE_BROKER_HA_INFO,
+        Code.RESET_MASTER_FLUSH_OFFSET,
+        Code.NOTIFY_BROKER_ROLE_CHANGED,
+    }
+    assert CLUSTER_UPDATE - between_brokers <= AUDITED
+    fields = {name: "T" for name in ("topic", "group", "groupName", "destGroup", "consumerGroup")}
+    mode = encode_body(SetMessageRequestModeRequestBody(topic="T", consumer_group="g"))
+    changing = {frozenset({action}) for action in (CREATE, UPDATE, Action.DELETE)}
+    for code in NEEDS:
+        try:
+            needs = TABLE.needs_of(code, fields, mode)
+        except (AccessRefusedError, ProtocolError):
+            continue
+        assert code in AUDITED or changing.isdisjoint(need.actions for need in needs.auth), Code(code).name
 
 
 OPENED = [
