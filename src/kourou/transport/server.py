@@ -7,11 +7,13 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
+from kourou.transport.addresses import SocketName, parse_address
 from kourou.transport.certificate_user import CertificateUser
 from kourou.transport.connection import BulkHandler, Connection, InboundBudget
 from kourou.transport.cycles import Cycles
 from kourou.transport.dispatcher import Dispatcher
 from kourou.transport.listener import Listener
+from kourou.transport.loopback import connect_pair
 from kourou.transport.request import Processor, RequestMeter
 from kourou.transport.settings import ClientAuth, RemotingServerConfig
 from kourou.transport.tasks import TaskOwner
@@ -95,6 +97,12 @@ class RemotingServer:
         listener = Listener(replace(self._config, port=port, tls=tls), self._new_connection, self.tasks)
         await listener.start()
         self._listeners.append(listener)
+
+    def connect_local(self, client: asyncio.Protocol, client_name: SocketName) -> None:
+        """Connect a client of the same process, whose address is `client_name`: like every connection it
+        counts, and is refused above the limit or while the server stops."""
+        server_name = parse_address(self.address)
+        connect_pair(client, self._new_connection(), client_name=client_name, server_name=server_name)
 
     async def wait_failed(self) -> None:
         """Raise the error of a failed task of the server; return when the server has stopped."""
