@@ -1,0 +1,1 @@
+"""What gRPC's messages, names and statuses are in remoting, and the reverse. No connections, no clocks."""
