@@ -159,7 +159,8 @@ class PopCalls:
     async def ack_batch(self, leases: Sequence[Lease]) -> None:
         """Acknowledge messages of one broker in one request."""
         queue = leases[0].queue
-        body = BatchAckMessageRequestBody(broker_name=queue.broker_name, acks=batch_acks(self._group, leases))
+        acks = batch_acks(self._group, ((lease.topic, lease.handle) for lease in leases))
+        body = BatchAckMessageRequestBody(broker_name=queue.broker_name, acks=acks)
         await self._call_checked(queue, RequestCode.BATCH_ACK_MESSAGE, body=encode_body(body))
 
     async def change(self, lease: Lease, invisible_ms: int) -> None:
@@ -240,13 +241,13 @@ def changed_handle(handle: ReceiptHandle, changed: ChangeInvisibleTimeResponseHe
     )
 
 
-def batch_acks(group: str, leases: Iterable[Lease]) -> list[BatchAck]:
-    """The acks of messages of one broker, one entry for each check point."""
+def batch_acks(group: str, popped: Iterable[tuple[str, ReceiptHandle]]) -> list[BatchAck]:
+    """The acks of messages of one broker, each with the topic that was popped: one entry for each check
+    point."""
     # By topic too: handles do not name it.
     positions: dict[tuple[str, ReceiptHandle], list[int]] = {}
-    for lease in leases:
-        handle = lease.handle
-        check_point = lease.topic, handle._replace(queue_offset=handle.start_offset)
+    for popped_topic, handle in popped:
+        check_point = popped_topic, handle._replace(queue_offset=handle.start_offset)
         positions.setdefault(check_point, []).append(handle.queue_offset - handle.start_offset)
     return [
         BatchAck(

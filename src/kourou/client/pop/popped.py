@@ -112,7 +112,7 @@ def popped_messages(
 ) -> list[LeasedMessage]:
     """The messages of an answer, with their leases. ProtocolError if body and header do not fit."""
     messages = decode_records(body)
-    handles = _Handles(header, topic, broker_name)
+    handles = PoppedHandles(header, topic, broker_name)
     found = []
     for message in messages:
         lease = Lease(topic, group, handles.of(message), ends_at)
@@ -122,8 +122,9 @@ def popped_messages(
     return found
 
 
-class _Handles:
-    """The handles of one answer. The records of a queue are in the order of `msgOffsetInfo`."""
+class PoppedHandles:
+    """The handles of one answer: `of` is called for each message of it, in their order. The records of a queue
+    are in the order of `msgOffsetInfo`."""
 
     def __init__(self, header: PopMessageResponseHeader, topic: str, broker_name: str) -> None:
         self._header = header

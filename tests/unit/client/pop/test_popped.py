@@ -95,7 +95,7 @@ def test_an_answer_that_does_not_list_its_messages_is_refused(starts: str, offse
 
 def test_acks_of_a_check_point_are_one_entry() -> None:
     messages = popped(record(1, 5) + record(1, 14) + record(0, 4), "0 1 5;0 0 4", "0 1 5,14;0 0 4")
-    entries = batch_acks("g", [message.lease for message in messages])
+    entries = batch_acks("g", [(message.lease.topic, message.lease.handle) for message in messages])
     assert [(entry.topic, entry.retry, entry.queue_id) for entry in entries] == [("T", "0", 1), ("T", "0", 0)]
     assert [entry.queue_offsets() for entry in entries] == [[5, 14], [4]]
     assert [(entry.start_offset, entry.pop_time, entry.revive_queue_id) for entry in entries] == [
@@ -105,9 +105,9 @@ def test_acks_of_a_check_point_are_one_entry() -> None:
 
 
 def test_acks_of_two_topics_are_never_one_entry() -> None:
-    (first,), (second,) = (popped(record(0, 4), "0 0 4", "0 0 4") for _ in range(2))
-    second.lease.topic = "U"
-    assert [entry.topic for entry in batch_acks("g", [first.lease, second.lease])] == ["T", "U"]
+    (message,) = popped(record(0, 4), "0 0 4", "0 0 4")
+    entries = batch_acks("g", [("T", message.lease.handle), ("U", message.lease.handle)])
+    assert [entry.topic for entry in entries] == ["T", "U"]
 
 
 def test_a_changed_message_has_a_check_point_of_its_own() -> None:
