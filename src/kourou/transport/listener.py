@@ -35,8 +35,16 @@ _ACCEPT_ITERATIONS = 3
 class Listener:
     """A bound port. `start` binds and accepts; `stop` closes it and drops waiting sockets."""
 
-    def __init__(self, config: RemotingServerConfig, factory: ProtocolFactory, tasks: TaskOwner) -> None:
+    def __init__(
+        self,
+        config: RemotingServerConfig,
+        factory: ProtocolFactory,
+        tasks: TaskOwner,
+        *,
+        port_key: str = "listenPort",
+    ) -> None:
         self._config = config
+        self._port_key = port_key
         self._factory = factory
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
@@ -62,7 +70,9 @@ class Listener:
                 await self._acceptor.start(config.host, config.port, config.backlog)
                 self.port = self._acceptor.port
         except OSError as error:
-            raise ConfigError(bind_problem(config.host, config.port, error)) from error
+            raise ConfigError(
+                bind_problem(config.host, config.port, error, port_key=self._port_key)
+            ) from error
         if self._tls.context is not None:
             self._look_later()
         if warning := plaintext_warning(config.tls, self.port):

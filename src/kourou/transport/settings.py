@@ -46,6 +46,7 @@ class ServerTlsConfig:
     test_mode: bool = False
     look_every_s: float = _LOOK_EVERY_S  # how often its files are compared
     mode_key: str = "tls.server.mode"  # for messages
+    alpn: tuple[str, ...] = ()  # protocols for clients that negotiate one; others are served as well
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,8 @@ def server_context(config: ServerTlsConfig) -> ssl.SSLContext | None:
     else:
         _load_chain(context, "tls.server", config.cert_path, config.key_path, config.key_password)
     _ask_clients(context, config)
+    if config.alpn:
+        context.set_alpn_protocols(list(config.alpn))
     return context
 
 
