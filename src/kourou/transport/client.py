@@ -10,15 +10,13 @@ from functools import partial
 from kourou.errors import CallTimeoutError, ConnectError, ConnectionLostError
 from kourou.protocol.command import RemotingCommand
 from kourou.protocol.signature import SigningKeys
-from kourou.transport.addresses import parse_address
-from kourou.transport.connect_problem import connect_problem
 from kourou.transport.connection import Connection, InboundBudget
+from kourou.transport.connector import Connector
 from kourou.transport.cycles import Cycles
 from kourou.transport.dispatcher import Dispatcher
 from kourou.transport.request import Processor
 from kourou.transport.settings import RemotingClientConfig
 from kourou.transport.tasks import TaskOwner
-from kourou.transport.tls import follow_client
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +44,7 @@ class RemotingClient:
         self._signs_for = signs_for
         self._loop = asyncio.get_running_loop()
         self._config = config or RemotingClientConfig()
-        self._tls = follow_client(self._config.tls)
+        self._connector = Connector(self._config)
         self._dispatch = Dispatcher(processors or {})
         self._budget = InboundBudget(self._config.max_inbound_bytes)
         self._connections: dict[str, asyncio.Task[Connection]] = {}
@@ -153,21 +151,7 @@ class RemotingClient:
         return True
 
     async def _connect(self, address: str) -> Connection:
-        host, port = parse_address(address)
-        # Before connecting rather than periodically: connections are rare.
-        await self._tls.look_when_due(self._loop.time(), self._config.tls.look_every_s)
-        try:
-            async with asyncio.timeout(self._config.connect_timeout_ms / 1000):
-                _, connection = await self._loop.create_connection(
-                    partial(self._new_connection, address), host, port, ssl=self._tls.context
-                )
-        except TimeoutError:
-            raise ConnectError(
-                address, f"no connection within {self._config.connect_timeout_ms} ms"
-            ) from None
-        except (OSError, EOFError) as error:
-            raise connect_problem(address, error, is_tls=self._tls.context is not None) from error
-        return connection
+        return await self._connector.connect(address, partial(self._new_connection, address))
 
     def _new_connection(self, address: str) -> Connection:
         return Connection(
