@@ -58,6 +58,7 @@ def order_part(services: BrokerServices) -> OrderPart:
         now_ms=services.now_ms,
         monotonic_ms=services.monotonic_ms,
     )
+    services.topics.on_delete.append(service.forget_topic)
     return OrderPart(config=services.live_config, journal=journal, service=service, disk=services.disk)
 
 
@@ -124,6 +125,7 @@ def in_flight_part(
         now_ms=services.now_ms,
         monotonic_ms=services.monotonic_ms,
     )
+    services.topics.on_delete.append(table.drop_topic)
     if timers is not None:
         timers.settled = table
         store.dispatcher.on_arrival.append(reader.arrived)

@@ -127,6 +127,7 @@ def tables_part(services: BrokerServices) -> TablesPart:
     """Topics, subscription groups and consumer offsets."""
     config, store, disk = services.live_config, services.store, services.disk
     topics, groups, offsets = services.topics, services.groups, services.offsets
+    progress = (offsets, services.order_table)
     return TablesPart(
         queues=store.queues,
         disk=disk,
@@ -143,7 +144,7 @@ def tables_part(services: BrokerServices) -> TablesPart:
             config=config,
             log_watch=store.watch,
             metadata=(topics, groups, services.request_modes),
-            progress=(offsets, services.order_table),
+            progress=progress,
             disk=disk,
             store_work=services.store_work,
         ),
@@ -158,6 +159,7 @@ def tables_part(services: BrokerServices) -> TablesPart:
                 disk=disk,
                 requests=services.requests,
                 store_work=services.store_work,
+                progress=progress,
             ),
             GroupProcessor(
                 config=config,

@@ -122,6 +122,7 @@ class Tables:
         self.offsets = ConsumerOffsetManager(
             self.file("consumerOffset.json"), self.get_config, self.clock, self.floors
         )
+        self.progress = (self.offsets,)
 
     def file(self, name: str) -> JsonConfigFile:
         """One of the files of the store."""

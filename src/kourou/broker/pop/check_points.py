@@ -48,6 +48,7 @@ class CheckPoint:
 
     Bits stand for messages, the lowest for the first. `acked`: those that are acked or revived. `acking`:
     those whose acks are on their way to the log. `due_ms`: monotonic, the end of the invisible time.
+    `is_dropped`: their topic was deleted; messages at these offsets are those of another one.
     """
 
     __slots__ = (
@@ -59,6 +60,7 @@ class CheckPoint:
         "due_ms",
         "full",
         "invisible_time",
+        "is_dropped",
         "phy_offset",
         "place",
         "pop_time",
@@ -81,6 +83,7 @@ class CheckPoint:
         self.acked = body.bit_map & self.full
         self.acking = 0
         self.due_ms = due_ms
+        self.is_dropped = False
         self.revive_queue_id = revive_queue_id
         self.phy_offset = phy_offset
         self.ack_phy_offsets: tuple[int, ...] = ()
@@ -294,14 +297,14 @@ class CheckPointTable:
     def take_due(self, now_ms: int, limit: int) -> list[CheckPoint]:
         """Up to `limit` open check points whose invisible time has ended, the oldest first; each is given
         once, until it is postponed."""
-        taken: list[CheckPoint] = []
+        taken: dict[CheckPoint, None] = {}
         while len(taken) < limit:
             if not self._overdue and not self._open_bucket(now_ms):
                 break
             check_point = self._overdue.popleft()
             if check_point.is_open:
-                taken.append(check_point)
-        return taken
+                taken[check_point] = None
+        return list(taken)
 
     def _open_bucket(self, now_ms: int) -> bool:
         """Move the next bucket that is over to the overdue check points; False: none is."""
@@ -332,6 +335,15 @@ class CheckPointTable:
             bucket.pop(check_point, None)
             if not bucket:
                 del self._buckets[number]
+
+    def drop_topic(self, topic: str) -> None:
+        """A topic was deleted: its check points are due, and there is nothing to deliver."""
+        for queue in self._queues.values():
+            if queue.topic == topic:
+                for check_point in queue.open.values():
+                    check_point.is_dropped = True
+                    self._unschedule(check_point)
+                    self._overdue.append(check_point)
 
     # -- revive queues -----------------------------------------------------------------------------
 

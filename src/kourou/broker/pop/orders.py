@@ -151,6 +151,13 @@ class OrderService:
         self._unblock(key)
         self._journal.note(key, is_reset=True)
 
+    def forget_topic(self, topic: str) -> None:
+        """A topic was deleted. Without a record: its deletion writes the table, which counts the journal."""
+        for key in [key for key in self._pops if key.topic == topic]:
+            self._pops.clear(key)
+            self._unblock(key)
+            self._table.is_dirty = True
+
     # -- blocks ----------------------------------------------------------------------------------
 
     def _block(self, key: OrderKey, remaining_ms: int) -> None:

@@ -143,7 +143,7 @@ class ReviveService:
         """Put all their messages. StorageError: some are not stored."""
         wanted, dropped = [], []
         for check_point in check_points:
-            if self._is_wanted(check_point):
+            if not check_point.is_dropped and self._is_wanted(check_point):
                 bits = check_point.unacked & ~check_point.acking
                 wanted += [
                     (check_point, 1 << index) for index in range(bits.bit_length()) if bits >> index & 1

@@ -37,10 +37,13 @@ from kourou.transport.dispatcher import run_request
 from kourou.transport.request import Processor, Request
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kourou.broker.groups.consumers import ConsumerManager
     from kourou.broker.settings import LiveConfig
     from kourou.broker.stats.broker_stats import BrokerStatsManager
     from kourou.broker.storage.disk_threads import DiskThreads
+    from kourou.broker.tables.config_table import ConfigTable
     from kourou.broker.tables.offsets import ConsumerOffsetManager
     from kourou.broker.tables.topics import TopicConfigManager
     from kourou.store.message_store import MessageStore
@@ -64,6 +67,7 @@ class TopicProcessor:
         disk: DiskThreads,
         requests: TaskOwner,
         store_work: asyncio.Lock,
+        progress: Sequence[ConfigTable],
     ) -> None:
         self._config = config
         self._store = store
@@ -74,6 +78,8 @@ class TopicProcessor:
         self._disk = disk
         self._requests = requests
         self._store_work = store_work
+        # The tables that say how far groups have consumed.
+        self._progress = progress
 
     def processors(self) -> dict[int, Processor]:
         return {
@@ -186,6 +192,10 @@ class TopicProcessor:
             await flush_all(self._store, self._disk)
             for topic in topics:
                 self._delete_one(topic)
+            # A new topic of this name begins at 0: with old offsets, a kill would skip its messages.
+            for table in self._progress:
+                if table.is_dirty:
+                    await self._disk.run_steps(table.persist_steps())
         request.reply()
 
     def _delete_one(self, topic: str) -> None:

@@ -112,6 +112,8 @@ class TopicConfigManager(ConfigTable):
         self._derived: set[str] = set()
         self.watchers: list[Callable[[TopicConfig | None], None]] = []
         """Called with a topic that was made or changed; None: any may have changed."""
+        self.on_delete: list[Callable[[str], None]] = []
+        """Called with a topic that was deleted, before another one of its name can be created."""
         self.table: dict[str, TopicConfig] = {}
         # The dict's own method: each send asks.
         self.get: Callable[[str], TopicConfig | None] = self.table.get
@@ -335,6 +337,8 @@ class TopicConfigManager(ConfigTable):
         _log.info("topic deleted: %s", describe_fields(old))
         self._next_version()
         self._notify(None)
+        for forget in self.on_delete:
+            forget(topic)
         return True
 
     def update_order_config(self, table: Mapping[str, str]) -> None:
