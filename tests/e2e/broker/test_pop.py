@@ -538,8 +538,9 @@ async def test_messages_that_have_to_be_read_first(tmp_path: Path, wanted: dict[
         assert (await pops.pop(poll_time=150, **wanted)).code == ResponseCode.POLLING_TIMEOUT
 
 
+@pytest.mark.parametrize("queue_id", [-1, 0])
 async def test_a_queue_that_is_read_is_locked_for_its_group(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, queue_id: int
 ) -> None:
     reading, may_read = asyncio.Event(), asyncio.Event()
     read = PopReader.read
@@ -561,11 +562,12 @@ async def test_a_queue_that_is_read_is_locked_for_its_group(
         assert passed.code == ResponseCode.POLLING_TIMEOUT
         assert passed.header is not None and passed.header.rest_num == 2
         assert (await pops.pop(consumer_group="others")).bodies == [b"0", b"1"]
-        held = waiting(pops)
+        held = waiting(pops, queue_id=queue_id, poll_time=60_000)
         await pops.until_held(1)
         may_read.set()
         assert (await first).bodies == [b"0"]
-        assert (await held).bodies == [b"1"]
+        async with asyncio.timeout(10):
+            assert (await held).bodies == [b"1"]
 
 
 async def test_a_message_that_comes_while_another_queue_is_read_is_not_missed(

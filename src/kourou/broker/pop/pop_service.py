@@ -196,7 +196,9 @@ class PopService:
                 await self._read_cold(pop, run, step, key, queue)
             finally:
                 if self._locked.pop(key):
-                    self._wake(pop)
+                    # One that was left out waits for any queue, or for this one.
+                    queue_id = None if step.is_retry else step.queue_id
+                    self._polling.wake(pop.header.topic, key.group, queue_id)
         if not pop.caller.is_gone:
             self._continue(pop, run)
 
