@@ -2,17 +2,21 @@
 
 FACTORY is `module:name`. The process reads calls from its standard input and answers them on its standard
 output (calls.py), until the input ends. What the filter prints goes to the standard error, which the broker
-puts into its log. The broker kills the process when a call takes too long.
+puts into its log. The broker kills the process when a call takes too long; if the broker itself is killed
+during a call, the kernel does (on Linux).
 """
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import os
 import resource
+import signal
 import sys
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import BinaryIO, Final
 
 from kourou.filters.calls import (
@@ -30,6 +34,7 @@ from kourou.filters.record import FilterFactory, FilterRecord, RecordFilter
 
 _MAX_FILTERS: Final = 128
 _MAX_WORDS: Final = 2000
+_PR_SET_PDEATHSIG: Final = 1
 
 
 class Worker:
@@ -120,8 +125,15 @@ def _write(target: BinaryIO, reply: Reply) -> None:
     target.flush()
 
 
+def _end_with_parent() -> None:
+    """Have the process killed when its parent ends, whatever a filter does at that moment."""
+    with suppress(AttributeError, OSError):  # other systems have no prctl
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def main(factory_path: str, memory_mb: str) -> None:
     """Answer calls until the standard input ends."""
+    _end_with_parent()
     calls = os.fdopen(os.dup(0), "rb", buffering=1 << 16)
     replies = os.fdopen(os.dup(1), "wb", buffering=1 << 16)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
+from kourou.broker.filters import plugin_host
 from kourou.protocol.bodies import CheckClientRequestBody, SubscriptionData, encode_body
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand
@@ -45,6 +47,32 @@ class Moods:
             verdicts.append(body.startswith(self.prefix))
         return verdicts
 '''
+HANGING = """
+import asyncio, pathlib, re
+
+STARTED = pathlib.Path(__file__).with_name("started")
+
+class Hanging:
+    def __init__(self, parameters):
+        pass
+
+    def matches(self, records):
+        STARTED.touch()
+        re.match("(a+)+$", "a" * 60 + "b")  # for years, in C
+
+async def main():
+    from kourou.broker.filters.filter_process import FilterProcess
+
+    process = FilterProcess("hanging", "hanging:Hanging", 0)
+    call = asyncio.ensure_future(process.call("", [bytes(100)], 60))
+    while not STARTED.exists():
+        await asyncio.sleep(0.02)
+    print(process.pid, flush=True)
+    await call
+
+if __name__ == "__main__":
+    asyncio.run(main())
+"""
 PAGE = Path(__file__).parents[3] / "docs" / "filters.md"
 
 
@@ -228,3 +256,31 @@ async def test_a_filter_that_is_slow_again_and_again_is_fenced(tmp_path: Path, i
         answer = await pull_by(peer, "moods a", 3)
         assert answer.code == ResponseCode.SYSTEM_BUSY
         assert "it took longer than 300 ms (filterPluginTimeoutMillis)" in (answer.remark or "")
+
+
+async def test_a_filter_that_hangs_on_all_messages_of_a_batch_is_fenced(
+    tmp_path: Path, installed: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugin_host, "_MAX_INCIDENTS_OF_A_BATCH", 4)
+    async with running(tmp_path, filter_plugin_timeout_millis=100) as peer:
+        await send_all(peer, *[b"sleep"] * 16)
+        answer = await pull_by(peer, "moods a")
+        assert answer.code == ResponseCode.SYSTEM_BUSY
+        assert "it took longer than 100 ms" in (answer.remark or "")
+        assert peer.controller.services.plugins.counts()["moods"].incidents == 4
+
+
+async def test_a_filter_that_hangs_ends_with_a_broker_that_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "hanging.py").write_text(HANGING)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    broker = await asyncio.create_subprocess_exec(
+        sys.executable, tmp_path / "hanging.py", stdout=asyncio.subprocess.PIPE, env=environment
+    )
+    assert broker.stdout is not None
+    pid = int(await broker.stdout.readline())
+    assert _command_line(pid)
+    broker.kill()
+    await broker.wait()
+    async with asyncio.timeout(10):
+        while Path(f"/proc/{pid}/cmdline").exists() and _command_line(pid):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)

@@ -74,12 +74,15 @@ class FilterProcess:
             await self._kill()
 
     async def _start(self) -> asyncio.subprocess.Process:
-        process = self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", _PROGRAM, *self._words),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
+        try:
+            process = self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", _PROGRAM, *self._words),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
+        except OSError as error:
+            raise FilterStartError(f"its process cannot be created: {error.strerror or error}") from None
         self._log_task = asyncio.create_task(self._log_lines(process), name=f"filter-log-{self._name}")
         try:
             async with asyncio.timeout(_START_TIMEOUT_S):

@@ -41,6 +41,8 @@ _PREFIX: Final = PLUGIN + " "
 _MAX_FAILURES_IN_A_ROW: Final = 20
 """So many messages in a row that a filter fails on, and it is taken for broken."""
 _VERDICTS: Final = re.compile(bytes([*b"[", NO, YES, *b"]"]))
+_MAX_INCIDENTS_OF_A_BATCH: Final = 20
+"""A search for the messages of a batch that are the cause ends here: 9 find one among 256, 17 find two."""
 _INCIDENTS: Final = 3
 _INCIDENT_WINDOW_MS: Final = 60_000
 _LOG_EVERY_MS: Final = 60_000
@@ -140,7 +142,8 @@ class PluginHost:
             raise self._fenced(plugin) from None
         except FilterProcessError as error:
             self._incident(plugin, str(error))
-            verdicts = await self._halves(plugin, wanted.parameters, records)
+            most = plugin.counts.incidents + _MAX_INCIDENTS_OF_A_BATCH - 1
+            verdicts = await self._halves(plugin, wanted.parameters, records, most)
         counts = plugin.counts
         for verdict in verdicts:
             if verdict == FAILED:
@@ -179,16 +182,20 @@ class PluginHost:
             plugin.failures_in_a_row = 0
         return reply.verdicts
 
-    async def _halves(self, plugin: _Plugin, parameters: str, records: Sequence[bytes]) -> bytes:
-        """Verdicts of records of which one or more end the process, or take it too long."""
+    async def _halves(self, plugin: _Plugin, parameters: str, records: Sequence[bytes], most: int) -> bytes:
+        """Verdicts of records of which one or more end the process, or take it too long. With `most`
+        incidents of the filter, RequestError."""
         if len(records) < 2:
             return bytes([FAILED]) * len(records)
         verdicts, middle = b"", len(records) // 2
         for half in (records[:middle], records[middle:]):
             try:
                 verdicts += await self._call(plugin, parameters, half)
-            except FilterProcessError:
-                verdicts += await self._halves(plugin, parameters, half)
+            except FilterProcessError as error:
+                if plugin.counts.incidents >= most:
+                    self._fence(plugin, str(error))
+                    raise self._fenced(plugin) from None  # these messages are not delivered
+                verdicts += await self._halves(plugin, parameters, half, most)
         return verdicts
 
     # -- the fence -------------------------------------------------------------------------------
