@@ -116,6 +116,10 @@ def pids(peer: Peer) -> list[int]:
     return [pid for pid in map(int, children) if b"kourou.filters.worker" in _command_line(pid)]
 
 
+def _is_running(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists() and bool(_command_line(pid))
+
+
 def _command_line(pid: int) -> bytes:
     return Path(f"/proc/{pid}/cmdline").read_bytes()
 
@@ -282,5 +286,5 @@ async def test_a_filter_that_hangs_ends_with_a_broker_that_is_killed(tmp_path: P
     broker.kill()
     await broker.wait()
     async with asyncio.timeout(10):
-        while Path(f"/proc/{pid}/cmdline").exists() and _command_line(pid):  # noqa: ASYNC110
+        while _is_running(pid):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
