@@ -134,6 +134,17 @@ class AccessGate:
         if self._audit_log is not None and call.code in AUDITED:
             self._audit(self._audit_log, request, call, account)
 
+    def check_call(self, call: AccessCall) -> Account | None:
+        """Admit a call that came by another protocol, with what it needs. AccessRefusedError: it is refused,
+        counted and locked out like a request."""
+        try:
+            if self._lockout is not None:
+                self._check_lockout(self._lockout, call)
+            return self._decide(call)
+        except AccessRefusedError as error:
+            self._refused(call, error)
+            raise
+
     def account_of(self, request: GateRequest) -> Account | None:
         """The account of an admitted request; None: it is exempt."""
         last = self._last

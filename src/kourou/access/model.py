@@ -7,7 +7,7 @@ of RocketMQ 4 know topics and groups, PUB and SUB only: their needs are a list o
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -104,6 +104,9 @@ class AccessCall:
     """The name in the client's certificate, where the listener takes it as user."""
     signed_with: str = field(default="", repr=False)
     """The secret key by which the signature was found to be right: a body is hashed once."""
+    is_signed_with: Callable[[str], bool] | None = None
+    """Whether the call was signed with a secret key, where it came by another protocol; None: by remoting,
+    with the signature among the fields."""
 
     @property
     def access_key(self) -> str:

@@ -28,6 +28,7 @@ from kourou.protocol.signature import SigningKeys
 from kourou.store.log.file_preparer import FilePreparer
 from kourou.store.message_store import MessageStore
 from kourou.store.replica.epochs import EpochFile
+from kourou.transport.addresses import SocketName
 from kourou.transport.client import RemotingClient
 from kourou.transport.connection import BulkHandler, Connection
 from kourou.transport.from_config import client_settings, server_settings
@@ -37,6 +38,7 @@ from kourou.transport.settings import ClientAuth
 from kourou.transport.tasks import TaskOwner
 
 if TYPE_CHECKING:
+    from kourou.access.gate import AccessGate
     from kourou.broker.admission import Admission
     from kourou.broker.groups.consumers import ConsumerManager
     from kourou.broker.groups.producers import ProducerManager
@@ -101,6 +103,10 @@ class ServingPart(BrokerPart):
         """How many connections are open."""
         return len(self._server.connections)
 
+    def connect_local(self, client: asyncio.Protocol, client_name: SocketName) -> None:
+        """Connect a client of this process, whose address is `client_name`."""
+        self._server.connect_local(client, client_name)
+
     async def start(self, tasks: TaskOwner) -> None:
         await self._server.start()
         await self._serve_slaves_of_apache()
@@ -163,7 +169,9 @@ class RunningBroker:
         if keys is None and has_access_control(config):
             own = own_account()
             keys = SigningKeys(own.name, own.secret_key)
+        self.own_keys = keys
         access = wiring.access_part(services, own)
+        self._access = access
         delayed = wiring.delayed_delivery(services)
         orders = pop_wiring.order_part(services)
         self.in_flight = pop_wiring.in_flight_part(services, delayed.timer_service, orders.service)
@@ -296,6 +304,15 @@ class RunningBroker:
             store.abandon()
             disk.stop()
             raise
+
+    def connect_local(self, client: asyncio.Protocol, client_name: SocketName) -> None:
+        """Connect a client of this process, whose address is `client_name`."""
+        self._serving.connect_local(client, client_name)
+
+    @property
+    def access_gate(self) -> AccessGate | None:
+        """What checks requests; None: there is no access control."""
+        return wiring.gate_of(self._access)
 
     # -- life ------------------------------------------------------------------------------------
 

@@ -22,11 +22,14 @@ from kourou.clock import Clock
 from kourou.config.broker import BrokerConfig
 from kourou.store.disk.files import Files
 from kourou.store.kernel import KernelChoice, choose_kernel
+from kourou.transport.addresses import SocketName
 from kourou.transport.from_config import start_http
 
 if TYPE_CHECKING:
+    from kourou.access.gate import AccessGate
     from kourou.broker.metrics.broker_metrics import BrokerMetrics
     from kourou.metrics.families import Family
+    from kourou.protocol.signature import SigningKeys
     from kourou.transport.http_server import HttpHandler, HttpListeners
 
 _log = logging.getLogger(__name__)
@@ -219,6 +222,22 @@ class BrokerController:
     def metrics_address(self) -> str | None:
         """`host:port` where metrics are served; None: nowhere."""
         return None if self._state.http is None else self._state.http.metrics_address
+
+    # -- for a proxy of the same process ---------------------------------------------------------
+
+    def connect_local(self, client: asyncio.Protocol, client_name: SocketName) -> None:
+        """Connect a client of this process in memory; the broker sees it at `client_name`."""
+        self.running.connect_local(client, client_name)
+
+    @property
+    def access_gate(self) -> AccessGate | None:
+        """What checks requests; None: there is no access control."""
+        return self.running.access_gate
+
+    @property
+    def own_keys(self) -> SigningKeys | None:
+        """The keys that sign what the broker sends to itself; None: it is not signed."""
+        return self.running.own_keys
 
     # -- metrics ---------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ Used by assembly.py alone, which says in which order the parts start.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kourou.access.inner_keys import has_access_control, inner_keys
@@ -69,7 +69,9 @@ from kourou.transport.client import RemotingClient
 from kourou.transport.connection import BulkHandler
 
 if TYPE_CHECKING:
+    from kourou.access.gate import AccessGate
     from kourou.access.model import Account
+    from kourou.broker.access.part import AccessPart
     from kourou.broker.replication.metadata_sync import Follow
 
 
@@ -114,13 +116,20 @@ def access_part(services: BrokerServices, own_account: Account | None) -> tuple[
     return (part,)
 
 
+def gate_of(access: Sequence[BrokerPart]) -> AccessGate | None:
+    """What checks requests, where there is access control."""
+    return next((part.gate for part in _access_parts(access)), None)
+
+
 def followed_access(access: Sequence[BrokerPart], client: RemotingClient) -> list[Follow]:
     """What a slave with access control copies from its master."""
+    return [follow for part in _access_parts(access) for follow in part.follow_master(client)]
+
+
+def _access_parts(parts: Sequence[BrokerPart]) -> Iterator[AccessPart]:
     from kourou.broker.access.part import AccessPart  # a start should be short
 
-    return [
-        follow for part in access if isinstance(part, AccessPart) for follow in part.follow_master(client)
-    ]
+    return (part for part in parts if isinstance(part, AccessPart))
 
 
 def tables_part(services: BrokerServices) -> TablesPart:
