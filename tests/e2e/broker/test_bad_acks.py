@@ -160,24 +160,24 @@ async def test_without_timers_nothing_is_taken(tmp_path: Path) -> None:
         assert caught.value.response_code == ResponseCode.SYSTEM_ERROR
 
 
-async def test_acks_that_cannot_be_stored_are_refused_and_their_messages_come_again(tmp_path: Path) -> None:
+async def test_acks_that_cannot_be_stored_are_refused_and_their_messages_come_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A crowded second stands for all reasons."""
     clock = FakeClock()
     async with clocked(tmp_path, clock) as peer:
         await prepare(peer, 2)
         handles = await take(peer, [0, 1])
-        writer = peer.controller.services.writer
-        redirect = writer.delay
 
-        def refuse(_: object) -> None:
+        def refuse(*_: object) -> None:
             raise PutRefusedError(PutStatus.WHEEL_TIMER_FLOW_CONTROL, "crowded")
 
-        writer.delay = refuse
-        assert (await ack(peer, handles[0])).code == ResponseCode.SYSTEM_ERROR
-        assert (await batch_ack(peer, batch_of(handles))).code == ResponseCode.SYSTEM_ERROR
-        answer, _ = await change(peer, handles[1], INVISIBLE_MS)
-        assert answer.code == ResponseCode.SYSTEM_ERROR
-        writer.delay = redirect
+        with monkeypatch.context() as patch:
+            patch.setattr(peer.controller.services.delayed, "wait_until", refuse)
+            assert (await ack(peer, handles[0])).code == ResponseCode.SYSTEM_ERROR
+            assert (await batch_ack(peer, batch_of(handles))).code == ResponseCode.SYSTEM_ERROR
+            answer, _ = await change(peer, handles[1], INVISIBLE_MS)
+            assert answer.code == ResponseCode.SYSTEM_ERROR
         clock.advance(INVISIBLE_MS + 200)
         await until(lambda: bodies(peer) == ["0", "1"])
         await until(lambda: in_flight(peer).count(TOPIC, GROUP) == 0)
