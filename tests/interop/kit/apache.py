@@ -114,7 +114,7 @@ def start_broker(
         **store_settings(home),
         **(properties or {}),
     }
-    command = java_command(f"server-{version}", home, (*jvm_options, *_DISK_OPTIONS))
+    command = java_command(f"server-{version}", home, (*jvm_options, *DISK_OPTIONS))
     for name, text in (conf_files or {}).items():
         (home / "conf" / name).write_text(text)
     conf = _write_conf(home / "broker.conf", settings)
@@ -123,10 +123,11 @@ def start_broker(
 
 
 # A well-filled disk must not make the broker refuse writes or drop files in the middle of a test.
-_DISK_OPTIONS: Final = (
+DISK_OPTIONS: Final = (
     "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.99",
     "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.98",
 )
+"""JVM options of every broker."""
 
 
 def store_settings(home: Path) -> dict[str, str]:

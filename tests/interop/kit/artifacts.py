@@ -38,6 +38,8 @@ ARTIFACT_SETS: Final[dict[str, tuple[str, ...]]] = {
     ),
     # The hook that signs requests is a module of its own in 4.9.
     "client-4.9.8": ("rocketmq-client:4.9.8", "rocketmq-acl:4.9.8"),
+    "proxy-5.5.0": ("rocketmq-proxy:5.5.0",),
+    "grpc-client-5.2.0": ("rocketmq-client-java:5.2.0",),
 }
 """Every set by name: what is asked of Maven, as artifact:version; Maven adds what these depend on."""
 
@@ -46,12 +48,20 @@ _MESSAGING: Final = (
     *("MessagingSession", "Producers", "PushConsumers", "PullConsumers", "Load", "Strategies"),
     *("Described", "Options", "Since5", "Verdicts", "UserProperties", "Transactions", "RequestReply", "Keys"),
 )
+_GRPC: Final = tuple(
+    f"../grpc/java/{name}"
+    for name in (
+        *("GrpcSession", "GrpcProducers", "GrpcSimpleConsumers", "GrpcPushConsumers"),
+        *("GrpcMessages", "GrpcSettings", "Failure", "Inbox"),
+    )
+)
 PROGRAMS: Final[dict[str, tuple[str, ...]]] = {
     "server-4.9.7": ("AdminSession", "StoreSession", "SqlOracle", *_SHARED),
     "server-5.5.0": ("AdminSession", "StoreSession", "SqlOracle", "ClientSession", *_MESSAGING, *_SHARED),
     "client-4.9.8": ("ClientSession", *_MESSAGING, *_SHARED),
+    "grpc-client-5.2.0": ("Json", "Options", *_GRPC),
 }
-"""Our Java programs that are compiled against each set."""
+"""Our Java programs that are compiled against each set, if there are any."""
 
 
 class ArtifactsUnavailable(RuntimeError):
@@ -82,6 +92,8 @@ def missing_tools() -> str | None:
 def class_path(set_name: str) -> str:
     """The class path of a set, with our programs in front; resolves and compiles what is not there yet."""
     jars = f"{resolve(set_name)}/*"
+    if set_name not in PROGRAMS:
+        return jars
     return f"{_compile(set_name, jars)}{os.pathsep}{jars}"
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
-from kourou.protocol.bodies import TopicRouteData, decode_body
+from kourou.protocol.bodies import SubscriptionGroupConfig, TopicRouteData, decode_body, encode_body
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.command import RemotingCommand, decode_command
 from kourou.protocol.frame import FrameDecoder
@@ -43,7 +43,9 @@ def _some(connection: socket.socket) -> bytes:
     return data
 
 
-def create_topic(broker: str, namesrvs: Iterable[str], topic: str, queues: int = 4) -> str:
+def create_topic(
+    broker: str, namesrvs: Iterable[str], topic: str, queues: int = 4, message_type: str = ""
+) -> str:
     """Create a topic on a broker, wait until the name servers have its route; returns its name."""
     header = CreateTopicRequestHeader(
         topic=topic,
@@ -54,12 +56,24 @@ def create_topic(broker: str, namesrvs: Iterable[str], topic: str, queues: int =
         topic_filter_type="SINGLE_TAG",
         topic_sys_flag=0,
         order=False,
+        attributes=f"+message.type={message_type}" if message_type else None,
     )
     answer = call(broker, RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC, header))
     assert answer.code == 0, f"{broker} does not create {topic}: {answer.code} {answer.remark}"
     for namesrv in namesrvs:
         wait_route(namesrv, topic, broker)
     return topic
+
+
+def create_group(broker: str, group: str, *, is_orderly: bool = False, retries: int = 16) -> str:
+    """Create a consumer group on a broker; returns its name."""
+    config = SubscriptionGroupConfig(
+        group_name=group, consume_message_orderly=is_orderly, retry_max_times=retries
+    )
+    code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+    answer = call(broker, RemotingCommand.request(code, None, encode_body(config)))
+    assert answer.code == 0, f"{broker} does not create {group}: {answer.code} {answer.remark}"
+    return group
 
 
 def set_config(broker: str, **properties: object) -> None:
