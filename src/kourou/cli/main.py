@@ -197,6 +197,11 @@ _print_important = click.option(
 @click.option("--host", metavar="ADDR", default="127.0.0.1", help="Address to listen on; 0.0.0.0 means all.")
 @click.option("--advertise", metavar="HOST", help="Address that clients connect to, if different.")
 @_http_port
+@click.option(
+    "--grpc-port",
+    metavar="PORT",
+    help="Serve clients of RocketMQ 5 by gRPC on this port, usually 8081; 0 picks one.",
+)
 @click.option("--console", is_flag=True, help="Serve the web console, too.")
 @click.option("--console-port", metavar="PORT", default="8080", help="Port of the console; 0 picks one.")
 @_log_file
@@ -214,6 +219,7 @@ def standalone(
     host: str,
     advertise: str | None,
     http_port: str | None,
+    grpc_port: str | None,
     console: bool,
     console_port: str,
     log_file: str | None,
@@ -235,6 +241,7 @@ def standalone(
             host=host,
             advertise=advertise,
             http_port=None if http_port is None else whole_number("--http-port", http_port),
+            grpc_port=None if grpc_port is None else whole_number("--grpc-port", grpc_port),
             has_metrics=console,
         )
         console_at = whole_number("--console-port", console_port) if console else None

@@ -60,6 +60,10 @@ def run_standalone(
         from kourou.standalone.etcd_process import etcd_program
 
         etcd_program()  # before anything is made
+    if options.grpc_port is not None:
+        from kourou.standalone.grpc import check_grpc
+
+        check_grpc()
     console = None if console_port is None else _console_settings(options, console_port, accounts=auth)
     options.make_folder()
     # First, so that nothing is written into the log of servers that are already running there.
@@ -100,6 +104,7 @@ def _serve(options: StandaloneOptions, log: LogConfig, console: ConsoleSettings 
         show_notes(servers.notes)
         lines = [
             ready_line(servers, options),
+            *grpc_lines(servers.grpc_address),
             *account_lines(options),
             *server.console_lines,
             log_place(log),
@@ -204,6 +209,13 @@ def account_lines(options: StandaloneOptions) -> list[str]:
         f"access control is on; administrator: accessKey={administrator.access_key} "
         f"secretKey={administrator.secret_key}; shown this once, kept for {use}"
     ]
+
+
+def grpc_lines(address: str | None) -> list[str]:
+    """A line with the address of clients of RocketMQ 5, and what they get as TLS."""
+    if address is None:
+        return []
+    return [f"gRPC: {address}, plaintext and TLS; the certificate is self-made, clients cannot verify it"]
 
 
 def ready_line(server: Standalone | Supervisor, options: StandaloneOptions) -> str:

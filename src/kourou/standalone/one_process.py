@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from kourou.broker.controller import BrokerController
 from kourou.broker.registration.advertised_address import reach_warning
 from kourou.config.option_names import naming_options
 from kourou.namesrv.server import NameServer
+from kourou.standalone.grpc import start_grpc
 from kourou.standalone.http import start_http
 from kourou.standalone.options import (
     BROKER_OPTIONS,
@@ -19,9 +19,11 @@ from kourou.standalone.options import (
     namesrv_config,
 )
 from kourou.transport.addresses import join_address
+from kourou.transport.tasks import wait_first_failed
 
 if TYPE_CHECKING:
     from kourou.metrics.families import Family
+    from kourou.proxy.assembly import Proxy
     from kourou.transport.http_server import HttpHandler, HttpServer
 
 _log = logging.getLogger(__name__)
@@ -36,6 +38,7 @@ class Standalone:
         self._namesrv: NameServer | None = None
         self._broker: BrokerController | None = None
         self._http: HttpServer | None = None
+        self._proxy: Proxy | None = None
         # What the operator should know of the configuration, once started.
         self.notes: list[str] = []
 
@@ -45,7 +48,9 @@ class Standalone:
         try:
             self._http = await start_http(self._options, self.why_not_ready, self.metrics_routes)
             self._namesrv = await start_namesrv(NameServer(config, has_metrics=self._options.is_measured))
-            await self._start_broker(self._options.namesrv_address(self._namesrv.port))
+            namesrv_addr = self._options.namesrv_address(self._namesrv.port)
+            await self._start_broker(namesrv_addr)
+            self._proxy = await start_grpc(self._options, namesrv_addr, self._broker)
         except BaseException:
             await self.stop()
             raise
@@ -67,8 +72,10 @@ class Standalone:
         return await reach_warning(config.bind_address, config.broker_ip1, self.broker.port)
 
     async def stop(self, timeout_ms: int = 3_000) -> None:
-        """The broker first, so that its clients are notified."""
+        """The broker first, so that its clients are notified; before it the proxy, which is one."""
         try:
+            if self._proxy is not None:
+                await self._proxy.stop(timeout_ms)
             if self._broker is not None:
                 await self._broker.stop(timeout_ms)
             if self._namesrv is not None:
@@ -81,7 +88,10 @@ class Standalone:
         """Why clients cannot work now, in one line; None: name server and broker are ready."""
         if self._namesrv is None or self._broker is None:
             return "the broker is starting: its store is opened, and recovered where it was not closed"
-        return await self._namesrv.why_not_ready() or await self._broker.why_not_ready()
+        why_not = await self._namesrv.why_not_ready() or await self._broker.why_not_ready()
+        if why_not is None and self._options.grpc_port is not None:
+            return "the gRPC port is opened" if self._proxy is None else await self._proxy.why_not_ready()
+        return why_not
 
     @property
     def probe_address(self) -> str | None:
@@ -111,18 +121,7 @@ class Standalone:
     async def wait_failed(self) -> None:
         """Raise what a part died of."""
         assert self._broker is not None and self._namesrv is not None, "standalone is not started"
-        waits = [
-            asyncio.create_task(part.wait_failed(), name="wait-failed")
-            for part in (self._broker, self._namesrv)
-        ]
-        try:
-            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            for wait in done:
-                wait.result()
-        finally:
-            for wait in waits:
-                wait.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
+        await wait_first_failed(self._broker, self._namesrv, self._proxy)
 
     async def __aenter__(self) -> Standalone:
         await self.start()
@@ -136,6 +135,11 @@ class Standalone:
         """The name server as clients write it, `namesrvAddr`."""
         assert self._namesrv is not None, "standalone is not started"
         return join_address(self._options.advertised, self._namesrv.port)
+
+    @property
+    def grpc_address(self) -> str | None:
+        """The address of clients of RocketMQ 5; None: there is none."""
+        return None if self._proxy is None else join_address(self._options.advertised, self._proxy.port)
 
     @property
     def broker_texts(self) -> list[str]:

@@ -96,6 +96,8 @@ class StandaloneOptions:
     advertise: str | None = None
     # Where health checks of all together are answered by HTTP; None: nowhere.
     http_port: int | None = None
+    # Where clients of RocketMQ 5 are served by gRPC; None: nowhere.
+    grpc_port: int | None = None
     # Whether metrics are measured also without that port, for the console.
     has_metrics: bool = False
     # Access control with these accounts; None: everybody may do everything.
@@ -121,6 +123,7 @@ class StandaloneOptions:
             "--namesrv-port": self.namesrv_port,
             "--broker-port": self.broker_port,
             "--http-port": self.http_port or 0,
+            "--grpc-port": self.grpc_port or 0,
         }
         for option, port in ports.items():
             if not 0 <= port <= _MAX_PORT:

@@ -23,6 +23,7 @@ from kourou.standalone.broker_process import BrokerProcess, describe_exit
 from kourou.standalone.broker_sets import BrokerSets
 from kourou.standalone.etcd_process import EtcdProcess, free_ports
 from kourou.standalone.following import wait_followed
+from kourou.standalone.grpc import start_grpc
 from kourou.standalone.http import start_http
 from kourou.standalone.one_process import start_namesrv
 from kourou.standalone.options import (
@@ -34,10 +35,12 @@ from kourou.standalone.options import (
 )
 from kourou.store.kernel import choose_kernel
 from kourou.transport.addresses import join_address
+from kourou.transport.tasks import wait_first_failed
 
 if TYPE_CHECKING:
     from kourou.config import BrokerConfig
     from kourou.metrics.families import Family
+    from kourou.proxy.assembly import Proxy
     from kourou.transport.http_server import HttpHandler, HttpServer
 
 _log = logging.getLogger(__name__)
@@ -80,6 +83,7 @@ class Supervisor:
         self._sets: BrokerSets | None = None
         self._masters: set[str] = set()
         self._http: HttpServer | None = None
+        self._proxy: Proxy | None = None
         self._is_stopping = False
         # What the operator should know of the name server; each broker speaks for itself.
         self.notes: list[str] = []
@@ -96,6 +100,7 @@ class Supervisor:
             if self._options.failover:
                 await self._start_etcd()
             await self._start_brokers()
+            self._proxy = await start_grpc(self._options, self._own_namesrv, None)
         except BaseException:
             await self.stop()
             raise
@@ -187,7 +192,7 @@ class Supervisor:
         await _restart_forever(etcd, spawn)
 
     async def stop(self, timeout_ms: int = 3_000) -> None:
-        """Stop the slaves together, then the masters, then the name server."""
+        """Stop the proxy, then the slaves together, then the masters, then the name server."""
         self._is_stopping = True
         for keeper in self._keepers:
             keeper.cancel()
@@ -200,6 +205,8 @@ class Supervisor:
 
     async def _stop_servers(self, timeout_ms: int) -> None:
         try:
+            if self._proxy is not None:
+                await self._proxy.stop(timeout_ms)
             masters = await self._present_masters()
             for is_master in (False, True):
                 brokers = [each for each in self._brokers.values() if (each in masters) is is_master]
@@ -231,6 +238,10 @@ class Supervisor:
             await self._namesrv.why_not_ready(),
             *await asyncio.gather(*(broker.why_not_ready() for broker in self._brokers.values())),
         ]
+        if self._options.grpc_port is not None:
+            whys.append(
+                "the gRPC port is opened" if self._proxy is None else await self._proxy.why_not_ready()
+            )
         return "; ".join(why for why in whys if why) or None
 
     @property
@@ -257,9 +268,9 @@ class Supervisor:
         }
 
     async def wait_failed(self) -> None:
-        """Raise when a broker has ended that is not restarted, or the name server died of something."""
+        """Raise when a broker has ended that is not restarted, or what name server or proxy died of."""
         assert self._namesrv is not None, "standalone is not started"
-        failed = asyncio.create_task(self._namesrv.wait_failed(), name="wait-namesrv")
+        failed = asyncio.create_task(wait_first_failed(self._namesrv, self._proxy), name="wait-parts")
         try:
             if self._keepers:
                 await asyncio.wait((*self._keepers, failed), return_when=asyncio.FIRST_COMPLETED)
@@ -291,6 +302,11 @@ class Supervisor:
         """The name server as clients write it, `namesrvAddr`."""
         assert self._namesrv is not None, "standalone is not started"
         return join_address(self._options.advertised, self._namesrv.port)
+
+    @property
+    def grpc_address(self) -> str | None:
+        """The address of clients of RocketMQ 5; None: there is none."""
+        return None if self._proxy is None else join_address(self._options.advertised, self._proxy.port)
 
     @property
     def broker_addresses(self) -> list[str]:

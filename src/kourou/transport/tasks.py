@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Protocol
 
 _log = logging.getLogger(__name__)
 
@@ -21,6 +21,29 @@ class StrayCancellationError(RuntimeError):
 def _failure_level() -> int:
     """An error, except at the end of the program: tasks left running fail then for lack of threads."""
     return logging.ERROR if threading.main_thread().is_alive() else logging.DEBUG
+
+
+class Part(Protocol):
+    """Something that may fail while it runs."""
+
+    async def wait_failed(self) -> None:
+        """Wait until it fails and raise that; after its stop, return."""
+        ...
+
+
+async def wait_first_failed(*parts: Part | None) -> None:
+    """Raise what one of these died of; return when one has stopped."""
+    waits = [
+        asyncio.create_task(part.wait_failed(), name="wait-failed") for part in parts if part is not None
+    ]
+    try:
+        done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in done:
+            wait.result()
+    finally:
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
 
 
 class TaskOwner:

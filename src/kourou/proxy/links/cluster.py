@@ -84,13 +84,14 @@ class Cluster:
         local: Iterable[LocalBroker] = (),
         own_keys: SigningKeys | None = None,
         tasks: TaskOwner,
+        cycles: Cycles,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._settings = settings
         self._local = tuple(local)
         self._tasks = tasks
         self._own_keys = own_keys
-        self._cycles = Cycles(failed=tasks.fail)
+        self._cycles = cycles
         config = settings.remoting_config()
         self._limits = config.limits
         self._budget = InboundBudget(config.max_inbound_bytes)

@@ -1,0 +1,131 @@
+"""Proxy: the gRPC port, the services behind it, and their ways to brokers, from start to stop."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, Protocol, Self
+
+from kourou.access.gate import AccessGate
+from kourou.client.core.credentials import Credentials
+from kourou.client.core.settings import ClientSettings
+from kourou.protocol.signature import SigningKeys
+from kourou.proxy.access.grpc_login import GatedAccess
+from kourou.proxy.http2.server import GrpcServer
+from kourou.proxy.links.cluster import Cluster, LocalBroker
+from kourou.proxy.services import STREAMS, Services
+from kourou.proxy.settings import ProxySettings
+from kourou.transport.addresses import join_address
+from kourou.transport.cycles import Cycles
+from kourou.transport.tasks import TaskOwner, wait_first_failed
+
+_log = logging.getLogger(__name__)
+
+_MIN_STOP_MS: Final = 500
+
+
+class HostBroker(LocalBroker, Protocol):
+    """A broker of the same process, which decides who may call."""
+
+    @property
+    def access_gate(self) -> AccessGate | None:
+        """What checks requests; None: there is no access control."""
+        ...
+
+    @property
+    def own_keys(self) -> SigningKeys | None:
+        """The keys that sign what the broker sends to itself; None: it is not signed."""
+        ...
+
+
+class Proxy:
+    """One proxy. Create it anywhere, `start` and `stop` it once, on the same loop; or use `async with`.
+
+    `broker` is reached in memory, all others by TCP.
+    """
+
+    def __init__(self, settings: ProxySettings, *, broker: HostBroker | None = None) -> None:
+        self._settings = settings
+        self._broker = broker
+        self._tasks: TaskOwner | None = None
+        self._cluster: Cluster | None = None
+        self._services: Services | None = None
+        self._server: GrpcServer | None = None
+
+    async def start(self) -> None:
+        """On return clients can connect. ConfigError: the port cannot be had, or a file of TLS cannot be
+        used; NameServerNotGivenError."""
+        tasks = self._tasks = TaskOwner("proxy", title="the proxy")
+        # Shared, so that requests and responses of one iteration of the loop leave together.
+        cycles = Cycles(failed=tasks.fail)
+        broker = self._broker
+        cluster = self._cluster = Cluster(
+            self._client_settings(),
+            local=() if broker is None else (broker,),
+            own_keys=self._settings.own_keys if broker is None else broker.own_keys,
+            tasks=tasks,
+            cycles=cycles,
+        )
+        access = GatedAccess(self._gate)
+        services = self._services = Services(cluster, access, tasks)
+        server = self._server = GrpcServer(services.handlers, STREAMS, self._settings.grpc, cycles=cycles)
+        try:
+            await cluster.start()
+            services.start()
+            await server.start()
+        except BaseException:
+            await self.stop(0)
+            raise
+        _log.info("gRPC clients are served at %s", self.address)
+
+    def _client_settings(self) -> ClientSettings:
+        keys = self._settings.own_keys
+        return ClientSettings(
+            namesrv=self._settings.namesrv,
+            tls=self._settings.tls,
+            credentials=None if keys is None else Credentials(keys.access_key, keys.secret_key),
+        )
+
+    def _gate(self) -> AccessGate | None:
+        return None if self._broker is None else self._broker.access_gate
+
+    async def stop(self, timeout_ms: int = 3_000) -> None:
+        """Stop in order: no new calls, an end to what is under way, then links and tasks."""
+        try:
+            if self._server is not None:
+                await self._server.stop(max(timeout_ms, _MIN_STOP_MS))
+            if self._services is not None:
+                await self._services.stop()
+            if self._cluster is not None:
+                await self._cluster.stop()
+        finally:
+            if self._tasks is not None:
+                await self._tasks.stop()
+
+    async def wait_failed(self) -> None:
+        """Raise what a part of the proxy died of; return when it has stopped."""
+        assert self._server is not None and self._tasks is not None, "the proxy is not started"
+        await wait_first_failed(self._server, self._tasks)
+
+    async def why_not_ready(self) -> str | None:
+        """Why clients cannot work now, in one line; None: they can."""
+        if self._cluster is None or self._server is None or not self._server.port:
+            return "the proxy is starting"
+        return await self._cluster.why_not_ready()
+
+    @property
+    def port(self) -> int:
+        """The port listened on, also when 0 was configured."""
+        assert self._server is not None, "the proxy is not started"
+        return self._server.port
+
+    @property
+    def address(self) -> str:
+        """`host:port` as configured; a wildcard host is kept."""
+        return join_address(self._settings.grpc.host or "0.0.0.0", self.port)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()

@@ -1,0 +1,38 @@
+"""Settings of a proxy. Plain values; files are read in `config`, which `from_config` turns into these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from kourou.protocol.signature import SigningKeys
+from kourou.proxy.http2.settings import GrpcServerConfig
+from kourou.transport.settings import ClientTlsConfig, ServerTlsConfig
+
+DEFAULT_PORT = 8081
+"""Where RocketMQ's clients expect it."""
+
+SELF_MADE_TLS = ServerTlsConfig(test_mode=True)
+"""TLS with a certificate of its own, beside plaintext on the same port, as Apache's proxy: some clients use
+TLS by default and verify no certificate, the others plaintext."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxySettings:
+    """One proxy."""
+
+    grpc: GrpcServerConfig = field(
+        default_factory=lambda: GrpcServerConfig(port=DEFAULT_PORT, tls=SELF_MADE_TLS)
+    )
+    namesrv: str | Sequence[str] | None = None
+    """`host:port` of name servers, several as a list or separated by `;`."""
+    tls: ClientTlsConfig = field(default_factory=ClientTlsConfig)
+    """Of connections to name servers and brokers."""
+    own_keys: SigningKeys | None = None
+    """The account that signs the proxy's own requests to name servers and brokers
+    (`innerClientAuthenticationCredentials`); a broker of the same process has its own."""
+    follows_users: bool = False
+    """Whether calls are checked by the users and policies of the brokers, which are read with the own account
+    (`authenticationEnabled`). Not with a broker of the same process: its gate decides."""
+    has_metrics: bool = False
+    """Whether calls are measured."""
