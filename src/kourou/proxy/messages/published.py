@@ -1,0 +1,267 @@
+"""A message of a gRPC producer, checked, as brokers get it.
+
+What a broker could not store, or consumers could not read, is refused here with a code of its own. A body
+that the client has compressed by gzip becomes a zlib stream, the only one that all consumers read; it is not
+compressed anew, as both frame the same bytes.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from collections.abc import Iterable
+from typing import Final
+
+from kourou.protocol.codes import MessageSysFlag
+from kourou.protocol.compression import MAX_BODY_BYTES
+from kourou.protocol.properties import KEY_SEPARATOR, RESERVED_PROPERTIES, MessageConst, property_pair
+from kourou.proxy.messages.limits import MessageLimits
+from kourou.proxy.messages.message_types import LITE_TOPIC_PROPERTY
+from kourou.proxy.messages.statuses import StatusError
+from kourou.proxy.messages.times import MAX_TIME_MS, timestamp_ms
+from kourou.proxy.wire.rocketmq_v2 import Code, Encoding, Message, MessageType, SystemProperties
+
+_COMPRESSED: Final = MessageSysFlag.COMPRESSED.value
+_PREPARED: Final = MessageSysFlag.TRANSACTION_PREPARED_TYPE.value
+_NOT_FOR_USERS: Final = RESERVED_PROPERTIES | {LITE_TOPIC_PROPERTY}
+# Java's ISO control characters; those that separate properties are two of them.
+_find_control: Final = re.compile("[\x00-\x1f\x7f-\x9f]").search
+_ADLER: Final = struct.Struct(">I")
+# A zlib header that says: deflate, a window of 32 KiB, default level.
+_ZLIB_HEADER: Final = b"\x78\x9c"
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_PIECE_BYTES: Final = 1 << 18
+
+
+class Published:
+    """One message, ready to be sent to a broker."""
+
+    __slots__ = ("body", "born_ms", "kind", "message_group", "message_id", "properties", "sys_flag", "topic")
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        body: bytes,
+        properties: str,
+        sys_flag: int,
+        message_id: str,
+        kind: MessageType,
+        message_group: str,
+        born_ms: int,
+    ) -> None:
+        self.topic = topic
+        self.body = body
+        self.properties = properties
+        """The property string."""
+        self.sys_flag = sys_flag
+        self.message_id = message_id
+        self.kind = kind
+        """Its type, as its properties say."""
+        self.message_group = message_group
+        """Empty: it has none."""
+        self.born_ms = born_ms
+
+
+def publish(message: Message, topic: str, *, limits: MessageLimits, now_ms: int, peer: str) -> Published:
+    """Check a message. `topic` is its topic, `peer` is `host:port` of the client. StatusError."""
+    system = message.system_properties
+    body = message.body
+    if not body and limits.refuses_empty_bodies:
+        raise StatusError(Code.MESSAGE_BODY_EMPTY, "the body is empty")
+    if 0 < limits.max_body_bytes < len(body):
+        raise StatusError(
+            Code.MESSAGE_BODY_TOO_LARGE,
+            f"the body has {len(body)} bytes; at most {limits.max_body_bytes} are allowed",
+        )
+    sys_flag = 0
+    if system.body_encoding == Encoding.GZIP:
+        body, sys_flag = _zlib_stream(body), _COMPRESSED
+    message_id = system.message_id
+    if not message_id.strip() or _find_control(message_id):
+        raise StatusError(Code.ILLEGAL_MESSAGE_ID, "message_id is blank or has control characters")
+    parts = [property_pair(MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX, message_id)]
+    parts += _user_properties(message, system, limits)
+    born_ms = timestamp_ms(system.born_timestamp)
+    if not 0 < born_ms <= MAX_TIME_MS:
+        born_ms = now_ms
+    else:
+        parts.append(property_pair(MessageConst.PROPERTY_BORN_TIMESTAMP, born_ms))
+    born_host = system.born_host if _is_text(system.born_host) else peer
+    parts.append(property_pair(MessageConst.PROPERTY_BORN_HOST, born_host))
+    # Brokers ask the producers of this group what becomes of a transaction.
+    parts.append(property_pair(MessageConst.PROPERTY_PRODUCER_GROUP, topic))
+    if system.delivery_attempt > 0:
+        parts.append(property_pair(MessageConst.PROPERTY_RECONSUME_TIME, system.delivery_attempt))
+    if context := system.trace_context:
+        if _find_control(context):
+            raise StatusError(Code.ILLEGAL_MESSAGE_PROPERTY_KEY, "trace_context has control characters")
+        parts.append(property_pair(MessageConst.PROPERTY_TRACE_CONTEXT, context))
+    kind, message_group = MessageType.NORMAL, system.message_group
+    # In the order of their precedence, from the lowest, as message_types.py has it.
+    if system.HasField("priority"):
+        kind = MessageType.PRIORITY
+        parts.append(_priority(system))
+    if message_group:
+        kind = MessageType.FIFO
+        parts.append(_group(message_group, limits))
+    if system.HasField("delivery_timestamp"):
+        kind = MessageType.DELAY
+        parts.append(_delivery(system, limits, now_ms))
+    if system.message_type == MessageType.TRANSACTION:
+        kind, sys_flag = MessageType.TRANSACTION, sys_flag | _PREPARED
+        parts += _transaction(system, limits)
+    if system.lite_topic or system.message_type == MessageType.LITE:
+        raise StatusError(Code.UNSUPPORTED, "lite topics are not supported")
+    return Published(
+        topic=topic,
+        body=body,
+        properties="".join(parts),
+        sys_flag=sys_flag,
+        message_id=message_id,
+        kind=kind,
+        message_group=message_group,
+        born_ms=born_ms,
+    )
+
+
+def _is_text(text: str) -> bool:
+    return bool(text.strip()) and _find_control(text) is None
+
+
+def _user_properties(message: Message, system: SystemProperties, limits: MessageLimits) -> Iterable[str]:
+    """The pairs of the user's properties, tag and keys, which share a limit."""
+    user = dict(message.user_properties) if message.user_properties else {}
+    tag, keys = system.tag, list(system.keys)
+    if user:
+        _check_user(user, limits)
+    if tag and (not tag.strip() or "|" in tag or _find_control(tag)):
+        raise StatusError(
+            Code.ILLEGAL_MESSAGE_TAG, f"tag {tag!r:.100} is blank, or contains | or control characters"
+        )
+    joined_keys = KEY_SEPARATOR.join(keys)
+    if keys and (_find_control(joined_keys) or any(key and not key.strip() for key in keys)):
+        raise StatusError(Code.ILLEGAL_MESSAGE_KEY, "a key is blank or contains control characters")
+    size_bytes = len("".join((tag, *keys, *user, *user.values())).encode())
+    if 0 < limits.max_user_property_bytes < size_bytes:
+        raise StatusError(
+            Code.MESSAGE_PROPERTIES_TOO_LARGE,
+            f"properties, tag and keys have {size_bytes} bytes; at most {limits.max_user_property_bytes} are "
+            "allowed",
+        )
+    pairs = [property_pair(name, value) for name, value in user.items()]
+    if tag:
+        pairs.append(property_pair(MessageConst.PROPERTY_TAGS, tag))
+    if joined_keys:
+        pairs.append(property_pair(MessageConst.PROPERTY_KEYS, joined_keys))
+    return pairs
+
+
+def _check_user(user: dict[str, str], limits: MessageLimits) -> None:
+    if 0 < limits.max_user_properties < len(user):
+        raise StatusError(
+            Code.MESSAGE_PROPERTIES_TOO_LARGE,
+            f"the message has {len(user)} user properties; at most {limits.max_user_properties} are allowed",
+        )
+    if not _NOT_FOR_USERS.isdisjoint(user):
+        (name, *_) = _NOT_FOR_USERS.intersection(user)
+        raise StatusError(
+            Code.ILLEGAL_MESSAGE_PROPERTY_KEY, f"property {name!r} belongs to RocketMQ; choose another name"
+        )
+    if _find_control("".join((*user, *user.values()))) or any(not name.strip() for name in user):
+        raise StatusError(
+            Code.ILLEGAL_MESSAGE_PROPERTY_KEY, "a property is without a name, or contains control characters"
+        )
+
+
+def _priority(system: SystemProperties) -> str:
+    if system.priority < 0:
+        raise StatusError(Code.BAD_REQUEST, f"priority is {system.priority}; it must be 0 or more")
+    return property_pair(MessageConst.PROPERTY_PRIORITY, system.priority)
+
+
+def _group(message_group: str, limits: MessageLimits) -> str:
+    size_bytes = len(message_group.encode())
+    if not message_group.strip() or _find_control(message_group):
+        raise StatusError(Code.ILLEGAL_MESSAGE_GROUP, "message_group is blank or has control characters")
+    if 0 < limits.max_message_group_bytes <= size_bytes:
+        raise StatusError(
+            Code.ILLEGAL_MESSAGE_GROUP,
+            f"message_group has {size_bytes} bytes; it must have less than {limits.max_message_group_bytes}",
+        )
+    return property_pair(MessageConst.PROPERTY_SHARDING_KEY, message_group)
+
+
+def _delivery(system: SystemProperties, limits: MessageLimits, now_ms: int) -> str:
+    deliver_ms = timestamp_ms(system.delivery_timestamp)
+    if not 0 <= deliver_ms <= MAX_TIME_MS:
+        raise StatusError(Code.ILLEGAL_DELIVERY_TIME, "delivery_timestamp is no time from 1970 to 9999")
+    if 0 < limits.max_delay_ms < deliver_ms - now_ms:
+        raise StatusError(
+            Code.ILLEGAL_DELIVERY_TIME,
+            f"the message would wait {deliver_ms - now_ms} ms; at most {limits.max_delay_ms} ms are allowed",
+        )
+    return property_pair(MessageConst.PROPERTY_TIMER_DELIVER_MS, deliver_ms)
+
+
+def _transaction(system: SystemProperties, limits: MessageLimits) -> list[str]:
+    pairs = [property_pair(MessageConst.PROPERTY_TRANSACTION_PREPARED, "true")]
+    if system.HasField("orphaned_transaction_recovery_duration"):
+        recovery_s = system.orphaned_transaction_recovery_duration.seconds
+        if 0 < limits.max_recovery_s < recovery_s:
+            raise StatusError(
+                Code.BAD_REQUEST,
+                f"orphaned_transaction_recovery_duration is {recovery_s} s; "
+                f"at most {limits.max_recovery_s} s are allowed",
+            )
+        pairs.append(property_pair(MessageConst.PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS, recovery_s))
+    return pairs
+
+
+def _zlib_stream(body: bytes) -> bytes:
+    """A compressed body as a zlib stream."""
+    if body[:2] != _GZIP_MAGIC:
+        if len(body) > 2 and body[0] & 0x0F == 8 and int.from_bytes(body[:2], "big") % 31 == 0:
+            return body
+        raise _corrupted("it is neither gzip nor zlib")
+    stream = body[_gzip_header_bytes(body) :]
+    inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+    checksum, size_bytes, rest = zlib.adler32(b""), 0, stream
+    try:
+        while not inflater.eof:
+            piece = inflater.decompress(rest, _PIECE_BYTES)
+            rest = inflater.unconsumed_tail
+            checksum = zlib.adler32(piece, checksum)
+            size_bytes += len(piece)
+            if not piece and not inflater.eof:
+                raise _corrupted("it is cut off")
+            if size_bytes > MAX_BODY_BYTES:
+                raise _corrupted(f"it inflates to more than {MAX_BODY_BYTES} bytes")
+    except zlib.error as error:
+        raise _corrupted(str(error)) from error
+    if len(inflater.unused_data) != 8:
+        raise _corrupted("it has other data behind its one gzip member")
+    return b"".join((_ZLIB_HEADER, stream[:-8], _ADLER.pack(checksum)))
+
+
+def _gzip_header_bytes(body: bytes) -> int:
+    """Where the deflated data of a gzip member begins (RFC 1952)."""
+    flags = body[3] if len(body) > 10 else -1
+    if flags < 0 or body[2] != 8:
+        raise _corrupted("its gzip header is not valid")
+    position = 10
+    if flags & 4:
+        position += 2 + int.from_bytes(body[position : position + 2], "little")
+    for text_flag in (8, 16):
+        if flags & text_flag:
+            position = body.find(b"\0", position) + 1
+            if not position:
+                raise _corrupted("its gzip header is not valid")
+    return position + (2 if flags & 2 else 0)
+
+
+def _corrupted(problem: str) -> StatusError:
+    return StatusError(
+        Code.MESSAGE_CORRUPTED, f"body_encoding says GZIP, but the body cannot be read: {problem}"
+    )
