@@ -102,6 +102,7 @@ def in_flight_part(
         before_write=services.commit_cycle.before_write,
         store_host=services.store_host,
         now_ms=services.now_ms,
+        counts=counts,
         on_put=services.cold_reads.ignore_next,
     )
     in_flight = MessagesInFlight(
@@ -173,6 +174,7 @@ def in_flight_part(
             topics=services.topics,
             offsets=offsets,
             queues=store.queues,
+            before_write=services.commit_cycle.before_write,
             now_ms=services.now_ms,
         ),
         has_timers=timers is not None,

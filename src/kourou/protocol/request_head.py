@@ -1,8 +1,8 @@
 """The head of a request as a server reads it: head and fields in one go, where that pays.
 
-Sends and pulls come by the million, and to decode a head and then its fields costs half as much again as both
-together. Clients write the code first, so the first bytes tell. What such a head does not keep (fields
-that its type does not know) is found by decoding the header again, the general way.
+Sends, pulls and acks come by the million, and to decode a head and then its fields costs half as much again
+as both together. Clients write the code first, so the first bytes tell. What such a head does not keep
+(fields that its type does not know) is found by decoding the header again, the general way.
 Not here: binary heads of that kind (binary_request.py).
 """
 
@@ -17,6 +17,8 @@ from kourou.protocol.binary_request import decode_hot_head
 from kourou.protocol.codes import SerializeType
 from kourou.protocol.command import decode_head, ext_dict
 from kourou.protocol.command_head import CommandHead
+from kourou.protocol.header_json import decode_json_head
+from kourou.protocol.headers.pop import AckMessageRequestHeader, PopMessageRequestHeader
 from kourou.protocol.headers.pull import PullMessageRequestHeader
 from kourou.protocol.headers.send import SendMessageRequestHeaderV2
 
@@ -33,9 +35,29 @@ class _PullHead(CommandHead, gc=False, kw_only=True):
     ext_fields: PullMessageRequestHeader = msgspec.field(name="extFields")
 
 
+class _PopHead(CommandHead, gc=False, kw_only=True):
+    ext_fields: PopMessageRequestHeader = msgspec.field(name="extFields")
+
+
+class _AckHead(CommandHead, gc=False, kw_only=True):
+    ext_fields: AckMessageRequestHeader = msgspec.field(name="extFields")
+
+
+_typed_pops: Final[dict[bytes, Callable[[bytes], CommandHead]]] = {
+    b"50,": msgspec.json.Decoder(_PopHead, strict=False).decode,
+    b"51,": msgspec.json.Decoder(_AckHead, strict=False).decode,
+}
+
+
+def _decode_pop_head(header: bytes) -> CommandHead:
+    """The codes of POP begin alike."""
+    return _typed_pops.get(header[_START_BYTES : _START_BYTES + 3], decode_json_head)(header)
+
+
 _typed: Final[dict[bytes, Callable[[bytes], CommandHead]]] = {
     b'{"code":310,': msgspec.json.Decoder(_SendHead, strict=False).decode,
     b'{"code":11,"': msgspec.json.Decoder(_PullHead, strict=False).decode,
+    b'{"code":2000': _decode_pop_head,
 }
 
 

@@ -61,6 +61,29 @@ async def test_a_handle_that_contradicts_its_request_is_refused(tmp_path: Path) 
         assert in_flight(peer).count(TOPIC, GROUP) == 2
 
 
+async def test_forged_acks_between_good_ones_of_the_same_pop_are_refused(tmp_path: Path) -> None:
+    """One read brings them all: that the first is admitted says nothing for others."""
+    async with clocked(tmp_path, FakeClock()) as peer:
+        await prepare(peer, 4)
+        first, second, third = await take(peer, [0, 1, 2])
+        illegal, no_message = ResponseCode.MESSAGE_ILLEGAL, ResponseCode.NO_MESSAGE
+        cases = [
+            (ack_header(first), 0),
+            (ack_header(first, queue_offset=1), illegal),
+            (ack_header(second._replace(queue_offset=5)), no_message),
+            (ack_header(second._replace(broker_name="broker-z")), illegal),
+            (ack_header(second, topic="Unknown"), ResponseCode.TOPIC_NOT_EXIST),
+            (ack_header(second, group="others"), 0),
+            (ack_header(third), 0),
+        ]
+        answers = await asyncio.gather(*(peer.call(RequestCode.ACK_MESSAGE, header) for header, _ in cases))
+        assert [answer.code for answer in answers] == [code for _, code in cases]
+        assert in_flight(peer).count(TOPIC, GROUP) == 1
+        assert (in_flight(peer).counts.acked, in_flight(peer).counts.late_acks) == (2, 1)
+        peer.controller.services.topics.delete(TOPIC)
+        assert (await ack(peer, second)).code == ResponseCode.TOPIC_NOT_EXIST, "checked anew each time"
+
+
 async def test_an_ack_for_what_is_not_in_flight_is_answered_and_writes_nothing(tmp_path: Path) -> None:
     async with clocked(tmp_path, FakeClock()) as peer:
         await prepare(peer, 4)

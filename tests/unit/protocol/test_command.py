@@ -81,6 +81,12 @@ def test_a_response_comes_back(serialize_type: int) -> None:
     assert response.serialize_type == serialize_type
 
 
+@pytest.mark.parametrize("opaque", [0, 9, 2**31 - 1, -5])
+def test_the_quick_response_to_a_json_request_is_written_as_any_other(opaque: int) -> None:
+    expected = RemotingCommand(code=0, opaque=opaque, flag=1).encode()
+    assert encode_response(SerializeType.JSON, opaque) == expected
+
+
 def test_unknown_fields_and_languages_survive_as_far_as_they_can() -> None:
     header = b'{"code":1,"language":"COBOL","extFields":{"ours":"1","theirs":2}}'
     command = decode_command((0, header, b""))

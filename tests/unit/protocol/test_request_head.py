@@ -8,6 +8,7 @@ import pytest
 from kourou.errors import HeaderFieldError
 from kourou.protocol.command import decode_ext, decode_head, ext_dict
 from kourou.protocol.header_binary import encode_binary_head
+from kourou.protocol.headers.pop import AckMessageRequestHeader, PopMessageRequestHeader
 from kourou.protocol.headers.pull import PullMessageRequestHeader
 from kourou.protocol.headers.send import SendMessageRequestHeaderV2
 from kourou.protocol.request_head import decode_fields, decode_request_head
@@ -17,6 +18,11 @@ PULL_FIELDS = (
     '"commitOffset":"1","suspendTimeoutMillis":"15000","subscription":"*","subVersion":"9"'
 )
 SEND_FIELDS = '"a":"g","b":"t","c":"TBW102","d":"4","e":"0","f":"0","g":"5","h":"0","i":"k\\u0001v\\u0002"'
+POP_FIELDS = (
+    '"consumerGroup":"g","topic":"t","queueId":"-1","maxMsgNums":"32","invisibleTime":"60000",'
+    '"pollTime":"15000","bornTime":"1","initMode":"0","order":"false"'
+)
+ACK_FIELDS = '"consumerGroup":"g","topic":"t","queueId":"3","extraInfo":"0 1 2 3 0 b 3 7","offset":"7"'
 REST = '"flag":0,"language":"JAVA","opaque":7,"serializeTypeCurrentRPC":"JSON","version":479'
 
 
@@ -26,7 +32,12 @@ def frame_header(code: int, fields: str) -> bytes:
 
 @pytest.mark.parametrize(
     ("code", "fields", "header_type"),
-    [(11, PULL_FIELDS, PullMessageRequestHeader), (310, SEND_FIELDS, SendMessageRequestHeaderV2)],
+    [
+        (11, PULL_FIELDS, PullMessageRequestHeader),
+        (310, SEND_FIELDS, SendMessageRequestHeaderV2),
+        (200050, POP_FIELDS, PopMessageRequestHeader),
+        (200051, ACK_FIELDS, AckMessageRequestHeader),
+    ],
 )
 def test_both_ways_give_the_same(code: int, fields: str, header_type: type[msgspec.Struct]) -> None:
     raw = frame_header(code, fields)
@@ -49,7 +60,7 @@ def test_a_pull_that_lacks_a_field_says_which() -> None:
         decode_ext(head, PullMessageRequestHeader)
 
 
-@pytest.mark.parametrize("code", [110, 361, 12])
+@pytest.mark.parametrize("code", [110, 361, 12, 200053, 200001, 2000512])
 def test_other_requests_keep_their_fields_as_sent(code: int) -> None:
     assert isinstance(decode_request_head(0, frame_header(code, PULL_FIELDS)).ext_fields, msgspec.Raw)
 

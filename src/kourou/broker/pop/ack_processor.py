@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from kourou.broker.pop.order_info import AckResult, OrderKey
 from kourou.errors import ProtocolError, RequestError
@@ -44,6 +44,14 @@ _BITS_PER_CHARACTER: Final = 6
 _MAX_INVISIBLE_MS: Final = 1 << 52
 
 
+class _AdmittedAck(NamedTuple):
+    """The check point of acks, and which offsets they may have."""
+
+    key: CheckPointKey
+    low: int
+    high: int
+
+
 class OrderedAcks(Protocol):
     """Acks of messages that were popped in order (orders.py)."""
 
@@ -73,6 +81,7 @@ class AckProcessor:
         topics: TopicConfigManager,
         offsets: ConsumerOffsetManager,
         queues: ConsumeQueues,
+        before_write: list[Callable[[], None]],
         now_ms: Callable[[], int],
     ) -> None:
         self._in_flight = in_flight
@@ -83,6 +92,9 @@ class AckProcessor:
         self._offsets = offsets
         self._queues = queues
         self._now_ms = now_ms
+        # Acks that were admitted in the open commit cycle, by all that they are checked for but their offset.
+        self._admitted: dict[tuple[str, int, str, str], _AdmittedAck] = {}
+        before_write.append(self._admitted.clear)
 
     def processors(self) -> dict[int, Processor]:
         """The request codes handled here."""
@@ -97,14 +109,41 @@ class AckProcessor:
     def ack(self, request: Request) -> None:
         """ACK_MESSAGE."""
         header = request.header(AckMessageRequestHeader)
-        # A consumer may acknowledge up to the end, as in RocketMQ.
-        handle = self._checked(header, past_end=1)
         done = partial(_answer, request)
-        if handle.is_orderly:
-            if not self._ack_in_order(request, header, handle, done):
+        key = self._admitted_key(header)
+        if key is None:
+            # A consumer may acknowledge up to the end, as in RocketMQ.
+            handle = self._checked(header, past_end=1)
+            if handle.is_orderly:
+                if not self._ack_in_order(request, header, handle, done):
+                    request.reply()
+                return
+            key = self._key(header, handle)
+            if self._in_flight.ack(key, (header.queue_offset,), done):
+                self._admit(header, key)
+            else:
                 request.reply()
-        elif not self._in_flight.ack(self._key(header, handle), (header.queue_offset,), done):
+        elif not self._in_flight.ack(key, (header.queue_offset,), done):
             request.reply()
+
+    def _admitted_key(self, header: AckMessageRequestHeader) -> CheckPointKey | None:
+        """The check point of an ack like one that was admitted in this commit cycle. None: it has to be
+        checked."""
+        parts = ReceiptHandle.split(header.extra_info)
+        if parts is None:
+            return None
+        common, queue_offset = parts
+        admitted = self._admitted.get((common, header.queue_id, header.topic, header.consumer_group))
+        if admitted is None or queue_offset != header.queue_offset:
+            return None
+        return admitted.key if admitted.low <= queue_offset <= admitted.high else None
+
+    def _admit(self, header: AckMessageRequestHeader, key: CheckPointKey) -> None:
+        """Acks like this one are admitted until the commit cycle ends, which is open."""
+        parts = ReceiptHandle.split(header.extra_info)
+        assert parts is not None, "the handle was read"
+        case = (parts[0], header.queue_id, header.topic, header.consumer_group)
+        self._admitted[case] = _AdmittedAck(key, *self._bounds(header.topic, header.queue_id))
 
     def _checked(self, header: _OneMessage, *, past_end: int) -> ReceiptHandle:
         """The receipt handle of a request; RequestError rejects it."""

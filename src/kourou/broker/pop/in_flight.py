@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kourou.errors import RequestError
@@ -141,13 +140,8 @@ class MessagesInFlight:
         if check_point is None or not bits:
             self.counts.late_acks += 1
             return False
-        self._log.ack(check_point, bits, partial(self._acked, bits.bit_count(), done))
+        self._log.ack(check_point, bits, done)
         return True
-
-    def _acked(self, count: int, done: PopStored, status: PutStatus) -> None:
-        if status.is_stored:
-            self.counts.acked += count
-        done(status)
 
     def change_invisible_time(
         self, key: CheckPointKey, queue_offset: int, invisible_time: int, done: ChangeDone
@@ -188,4 +182,4 @@ class MessagesInFlight:
             failed = next((each for each in (*put_statuses, status) if not each.is_stored), status)
             done(failed, changed)
 
-        self._log.ack(check_point, bits, acked)
+        self._log.ack(check_point, bits, acked, is_consumed=False)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kourou.broker.delay.delayed_messages import DelayedMessages
     from kourou.broker.pop.check_points import CheckPoint, CheckPointTable
     from kourou.broker.pop.contracts import PopStored
+    from kourou.broker.pop.in_flight import PopCounts
     from kourou.broker.storage.inner_message import MessageWriter
     from kourou.store.log.put_batch import PutDone
     from kourou.transport.cycles import Cycles
@@ -41,12 +42,12 @@ _DELIVER: Final = MessageConst.PROPERTY_TIMER_DELIVER_MS
 
 
 class _MergedAck:
-    """The acks of one check point in the open commit cycle."""
+    """The acks of one check point in the open commit cycle; `consumed` are those of consumers."""
 
-    __slots__ = ("bits", "waiting")
+    __slots__ = ("bits", "consumed", "waiting")
 
     def __init__(self) -> None:
-        self.bits = 0
+        self.bits = self.consumed = 0
         self.waiting: list[PopStored] = []
 
 
@@ -65,6 +66,7 @@ class ReviveLog:
         before_write: list[Callable[[], None]],
         store_host: bytes,
         now_ms: Callable[[], int],
+        counts: PopCounts,
         on_put: Callable[[], None],
     ) -> None:
         self.topic = topic
@@ -74,6 +76,7 @@ class ReviveLog:
         self._cycles = cycles
         self._store_host = store_host
         self._now_ms = now_ms
+        self._counts = counts
         # Called with each record that is put.
         self._on_put = on_put
         self._acks: dict[CheckPoint, _MergedAck] = {}
@@ -123,13 +126,16 @@ class ReviveLog:
 
     # -- acks --------------------------------------------------------------------------------------
 
-    def ack(self, check_point: CheckPoint, bits: int, done: PopStored) -> None:
-        """Acknowledge messages. `done` is called when that is stored and the table has it, or has failed."""
+    def ack(self, check_point: CheckPoint, bits: int, done: PopStored, *, is_consumed: bool = True) -> None:
+        """Acknowledge messages that are consumed, or have another check point. `done` is called when that
+        is stored and the table has it, or has failed."""
         self._cycles.open()
         merged = self._acks.get(check_point)
         if merged is None:
             merged = self._acks[check_point] = _MergedAck()
         merged.bits |= bits
+        if is_consumed:
+            merged.consumed |= bits
         merged.waiting.append(done)
         check_point.acking |= bits
 
@@ -137,13 +143,19 @@ class ReviveLog:
         acks, self._acks = self._acks, {}
         for check_point, merged in acks.items():
             message = self._ack_message(check_point, merged.bits)
-            done = partial(_answer, merged.waiting)
+            done = partial(self._answer, merged)
             try:
                 stored = partial(self._ack_stored, check_point, merged.bits, message, done)
                 self._put_waiting(message, check_point.visible_again_ms, stored)
             except PutRefusedError as refusal:
                 check_point.acking &= ~merged.bits
                 done(refusal.status)
+
+    def _answer(self, merged: _MergedAck, status: PutStatus) -> None:
+        if status.is_stored:
+            self._counts.acked += merged.consumed.bit_count()
+        for done in merged.waiting:
+            done(status)
 
     def put_ack_now(self, check_point: CheckPoint, bits: int, done: PopStored) -> None:
         """As `ack`, for messages whose time is over: the record goes to the revive queue at once, behind what
@@ -203,8 +215,3 @@ def _ack_body(check_point: CheckPoint, offsets: Sequence[int]) -> PopAckBody:
     if len(offsets) == 1:
         return PopAckBody(ack_offset=offsets[0], **fields)  # type: ignore[arg-type]
     return PopBatchAckBody(ack_offsets=list(offsets), **fields)  # type: ignore[arg-type]
-
-
-def _answer(waiting: Sequence[PopStored], status: PutStatus) -> None:
-    for done in waiting:
-        done(status)

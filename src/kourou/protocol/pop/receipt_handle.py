@@ -21,8 +21,7 @@ __all__ = ["ORDERLY_REVIVE_QUEUE_ID", "ReceiptHandle"]
 ORDERLY_REVIVE_QUEUE_ID: Final = 999
 """The revive queue in handles of orderly POP, which has no check points."""
 _HANDLE: Final = re.compile(
-    r"(\d{1,19}) (\d{1,19}) (\d{1,19}) (\d{1,19}) ([012]) ([^ ]*) (\d{1,19}) (\d{1,19})(?: .*)?",
-    re.ASCII | re.DOTALL,
+    r"(\d{1,19} \d{1,19} \d{1,19} \d{1,19} [012] [^ ]* \d{1,19}) (\d{1,19})(?: .*)?", re.ASCII | re.DOTALL
 ).fullmatch
 _KINDS: Final = {kind.value: kind for kind in PopTopicKind}
 _MAX_LONG: Final = (1 << 63) - 1
@@ -59,14 +58,20 @@ class ReceiptHandle(NamedTuple):
             f"{self.kind.value} {self.broker_name} {self.queue_id} {self.queue_offset}"
         )
 
+    @staticmethod
+    def split(text: str) -> tuple[str, int] | None:
+        """What the handles of one pop and queue have in common, and the queue offset. None: it is none."""
+        found = _HANDLE(text) if len(text) <= _MAX_CHARS else None
+        return None if found is None else (found[1], int(found[2]))
+
     @classmethod
     def decode(cls, text: str) -> Self:
         """Read a handle. ProtocolError: it is none."""
-        found = _HANDLE(text) if len(text) <= _MAX_CHARS else None
-        if found is not None:
-            start_offset, pop_time, invisible_time, revive_queue_id, kind, broker_name, queue_id, offset = (
-                found.groups()
-            )
+        parts = cls.split(text)
+        if parts is not None:
+            start_offset, pop_time, invisible_time, revive_queue_id, kind, broker_name, queue_id = parts[
+                0
+            ].split(" ")
             handle = cls(
                 int(start_offset),
                 int(pop_time),
@@ -75,7 +80,7 @@ class ReceiptHandle(NamedTuple):
                 _KINDS[kind],
                 broker_name,
                 int(queue_id),
-                int(offset),
+                parts[1],
             )
             if max(handle[:4] + handle[6:]) <= _MAX_LONG:
                 return handle

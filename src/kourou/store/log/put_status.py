@@ -60,7 +60,7 @@ class PutStatus(enum.Enum):
     @property
     def is_stored(self) -> bool:
         """True when the message is in the log, if not everywhere it should be."""
-        return self in _STORED
+        return self is PutStatus.PUT_OK or self in _STORED
 
     @property
     def is_durable(self) -> bool:
