@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kourou.testing.cluster import Cluster, cluster
+from tests.integration.admin.on_terminal import run_on_terminal
 from tests.unit.admin.command_line import Result, run_line
 
 ROOT_SECRET = "secret-of-root"
@@ -102,6 +104,40 @@ async def test_account_is_created_used_and_deleted(running: Cluster, tmp_path: P
     refused = await line(running, tmp_path, "getAclConfig", "-b", address, **keys)
     assert refused.exit_code == 1
     assert "No acl config for newadmin" in refused.problem
+
+
+async def test_an_administrator_is_told_of_the_loss_of_its_own_rights(
+    running: Cluster, tmp_path: Path
+) -> None:
+    """A script is not asked. Without -m true an account is an ordinary one, as with Apache's."""
+    change = ("updateAclConfig", "-b", running.broker.address, "-s", "another-secret")
+    for words in (("-a", "reader-1"), ("-a", "newadmin", "-m", "true")):
+        assert (await line(running, tmp_path, *change, *words)).stderr == ""
+    keys = {"user": "newadmin", "secret": "another-secret"}
+    assert (await line(running, tmp_path, *change, "-a", "newadmin", "-m", "true", **keys)).stderr == ""
+    lost = await line(running, tmp_path, *change, "-a", "newadmin", **keys)
+    assert (lost.exit_code, lost.stderr) == (
+        0,
+        "note: without -m true newadmin, which signs this command, is no administrator any more; to undo "
+        "that, edit plain_acl.yml of the brokers\n",
+    )
+    refused = await line(running, tmp_path, *change, "-a", "newadmin", "-m", "true", **keys)
+    assert "Need admin permission" in refused.problem
+
+
+async def test_on_a_terminal_it_is_asked(running: Cluster, tmp_path: Path) -> None:
+    keys = tmp_path / "rootuser.yml"
+    keys.write_text(f"accessKey: rootuser\nsecretKey: {ROOT_SECRET}\n")
+    keys.chmod(0o600)
+    change = ["updateAclConfig", "-n", running.namesrv_addr, "-b", running.broker.address, "--acl", str(keys)]
+    shown, exit_code = await asyncio.to_thread(
+        run_on_terminal,
+        [*change, "-a", "rootuser", "-s", ROOT_SECRET],
+        lambda shown: "is no administrator any more. Change it? [y/N]" in shown,
+        b"n\n",
+    )
+    assert exit_code != 0 and "nothing was done" in shown
+    assert (await line(running, tmp_path, "getAclConfig", "-b", running.broker.address)).exit_code == 0
 
 
 async def test_only_administrators_see_and_change_accounts(running: Cluster, tmp_path: Path) -> None:

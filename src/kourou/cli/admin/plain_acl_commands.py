@@ -20,6 +20,7 @@ from kourou.admin.plain_acl import (
 )
 from kourou.admin.targets import Outcome
 from kourou.cli.admin.command import AdminCommand, Call
+from kourou.cli.admin.connecting import client_options
 from kourou.cli.admin.formatting import format_time
 from kourou.cli.admin.options import Option, ParsedArgs, one_of, required, value
 from kourou.cli.admin.screen import Screen
@@ -67,6 +68,19 @@ def _grants(args: ParsedArgs, name: str) -> list[str] | None:
     return None if text is None else text.split(",")
 
 
+def _demotion(args: ParsedArgs) -> str | None:
+    """What happens to the rights of the account that signs this command; None: they stay."""
+    account, own = _account_of(args), client_options(args).get("credentials")
+    if account.admin or own is None or own.access_key != account.access_key:
+        return None
+    return f"without -m true {account.access_key}, which signs this command, is no administrator any more"
+
+
+def _demoting(args: ParsedArgs) -> str | None:
+    demotion = _demotion(args)
+    return None if demotion is None else f"{demotion[0].upper()}{demotion[1:]}. Change it?"
+
+
 async def _update(call: Call) -> list[Outcome]:
     return await put_account(call.admin, await chosen_brokers(call), _account_of(call.args))
 
@@ -77,6 +91,8 @@ def _show_update(outcomes: list[Outcome], screen: Screen) -> None:
     )
     if any(outcome.is_done for outcome in outcomes):
         screen.write(_java_text(_account_of(screen.args)))
+        if (demotion := _demotion(screen.args)) is not None:
+            screen.note(f"{demotion}; to undo that, edit plain_acl.yml of the brokers")
 
 
 def _java_text(account: PlainAccessConfig) -> str:
@@ -216,6 +232,7 @@ PLAIN_ACL_COMMANDS: Final = (
         ),
         ask=_update,
         show=_show_update,
+        question=_demoting,
     ),
     AdminCommand(
         name="deleteAclConfig",
