@@ -44,7 +44,7 @@ _WRONG_LOGINS: Final = frozenset({RefusalKind.UNKNOWN_USER, RefusalKind.WRONG_SI
 
 
 class GateConnection(Protocol):
-    """What the gate has to know of a connection."""
+    """What the gate needs of a connection."""
 
     remote_address: str
     certificate_user: str | None
@@ -52,7 +52,7 @@ class GateConnection(Protocol):
 
 
 class GateRequest(Protocol):
-    """What the gate has to know of a request."""
+    """What the gate needs of a request."""
 
     code: int
     body: bytes
@@ -104,7 +104,7 @@ class AccessGate:
         self._lockout = lockout
         self._quotas = quotas
         self._audit_log = audit_log
-        # Of requests that the server sends to itself; no rules know it.
+        # Of requests that the server sends to itself; it is not among the accounts of the rules.
         self._own_account = own_account
         # Without a ruling to bind them to, no decisions are kept.
         self._known = None if ruling is None else KnownSenders(rules, ruling)

@@ -26,7 +26,7 @@ def has_access_control(config: _Switches) -> bool:
 
 
 def own_account() -> Account:
-    """An account that one server alone knows, until it stops: it signs what the server sends to itself, where
+    """An account of one server only, until it stops: it signs what the server sends to itself, where
     the configuration names no account for its requests."""
     return Account(
         name=f"own-{secrets.token_hex(_OWN_BYTES)}", secret_key=secrets.token_hex(_OWN_BYTES), is_admin=True

@@ -3,7 +3,7 @@
 The compiled kernel has the same for its path (broker/send/signed_sends.py). A send is like another if it has
 the same code, account and topic. What was admitted counts under one ruling of the server and one version of
 the rules: when either changes, every send is decided anew. Only what holds for every address is known.
-Not here: who is known (the gate asks its rules), what is refused (nothing is, here).
+Not here: which accounts may send (the gate asks its rules); refusals: what is unknown goes to the gate.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Sender:
 
 
 class SentRequest(Protocol):
-    """What has to be known of a request."""
+    """What is needed of a request."""
 
     code: int
     body: bytes

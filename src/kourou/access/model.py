@@ -1,7 +1,7 @@
 """The words of access control, in those of RocketMQ 5: a call needs actions on resources.
 
 A `Need` is one resource with actions of which one suffices; a call must have all of its needs. The accounts
-of RocketMQ 4 know topics and groups, PUB and SUB only: their needs are a list of their own.
+of RocketMQ 4 have topics and groups, PUB and SUB only: their needs are a list of their own.
 """
 
 from __future__ import annotations

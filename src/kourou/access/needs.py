@@ -1,7 +1,7 @@
 """Needs of the usual kinds: to publish to a topic, to consume it, to do something with topic and group.
 
 A retry topic `%RETRY%g` stands for group g: to send to it, as consumers do, needs Sub on the group. Accounts
-of RocketMQ 4 know PUB and SUB on topics and groups only; what else is done with a topic or group needs an
+of RocketMQ 4 have PUB and SUB on topics and groups only; what else is done with a topic or group needs an
 administrator there.
 Needs are cached by name, as sends and pulls ask for the same few again and again.
 """

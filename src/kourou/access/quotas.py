@@ -67,7 +67,7 @@ _LIMITS: Final = tuple(field.encode_name for field in msgspec.structs.fields(Acc
 
 
 class LimitedConnection(Protocol):
-    """What has to be known of a connection."""
+    """What limits need of a connection."""
 
     closed: bool
 

@@ -1,8 +1,8 @@
 """The table of requests: what each needs, for broker and name server.
 
 A request code is in exactly one place: among those with needs of their own, those on the cluster, those that
-list, those that any account may send, or those for administrators. A code that is in none, one that we do not
-know, is for administrators.
+list, those that any account may send, or those for administrators. A code that is in none, an
+unknown one, is for administrators.
 
 Strict by default: what RocketMQ leaves open is closed, as the line after 5.5 does. Each `Opening` restores
 RocketMQ's way for a few codes, where a client would break.

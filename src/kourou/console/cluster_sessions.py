@@ -6,7 +6,7 @@ the same keys share them. A session without requests is closed after some minute
 next one.
 
 The console's own session signs with the keys that it was configured with, if any. Without logins, or with the
-console's users, everyone works in it; with logins by accounts only the history does, and nobody else.
+console's users, all visitors use it; with logins by accounts only the history does.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class ClusterSessions:
         await self._drop([key for key, kept in self._kept.items() if not kept.users and kept.used_s < since])
 
     async def retain(self, logged_in: Iterable[Credentials]) -> None:
-        """Close the sessions of everybody else, those in use with the end of their use."""
+        """Close the sessions of all other accounts, those in use with the end of their use."""
         keys = {self._key(credentials) for credentials in logged_in}
         await self._drop([key for key in self._kept if key not in keys])
 

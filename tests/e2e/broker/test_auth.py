@@ -137,7 +137,7 @@ async def test_change_at_a_slave_without_its_master_is_refused(tmp_path: Path) -
     async with slave(tmp_path, **AUTH) as of_slave:
         answer = await ask(of_slave, Code.AUTH_CREATE_USER, ALICE, UserInfo(password="x"))
         assert answer.code == 1
-        assert "does not know the master yet" in (answer.remark or "")
+        assert "has not found the master yet" in (answer.remark or "")
         assert await password_of(of_slave, "alice") is None
 
 

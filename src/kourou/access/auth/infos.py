@@ -1,6 +1,6 @@
 """Users and policies from RocketMQ's JSON: what a request or a file has, checked, with RocketMQ's words.
 
-Stricter than Apache, which drops words that it does not know: an unknown type, status, policy type or action
+Stricter than Apache, which drops unknown words: an unknown type, status, policy type or action
 is refused: otherwise a user would stay enabled, or a resource allowed, without notice.
 """
 

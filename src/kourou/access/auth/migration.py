@@ -4,7 +4,7 @@ Each account becomes a user, Super if it is an administrator's. What is listed f
 Custom entries, the defaults become Default ones of all topics and groups; DENY denies everything. An account
 whose name a user has already is left alone, so that nothing is undone at the next start.
 
-Stricter than Apache, which allows everything where it does not know the word of a permission: that denies
+Stricter than Apache, which allows everything for an unknown word of a permission: that denies
 here, as it does in RocketMQ 4. White lists of addresses have no counterpart and are dropped, as in Apache.
 Not here: reading the files (access/plain/).
 """

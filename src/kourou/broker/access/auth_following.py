@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _TIMEOUT_MS: Final = 3_000
-# An Apache master logs a warning for each request that it does not know.
+# An Apache master logs a warning for each unknown request.
 _ROUNDS_WITHOUT: Final = 60
 
 
@@ -100,8 +100,8 @@ class AuthFollower:
         if self._master is None:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
-                "this broker is a slave, whose users and policies are its master's; it does not know the "
-                "master yet",
+                "this broker is a slave, whose users and policies are its master's; it has not found "
+                "the master yet",
             )
         if SIGNATURE not in request.ext_fields:
             raise RequestError(

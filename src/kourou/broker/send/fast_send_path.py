@@ -178,9 +178,11 @@ class FastSendPath:
         if undo:
             self._windows.undo.append(undo)
         # What was sent is not kept for as long as senders wait for a sync.
-        told = [(connection, own) for (connection, _), own in zip(senders, answers, strict=False) if own]
+        answered = [(connection, own) for (connection, _), own in zip(senders, answers, strict=False) if own]
         appender.put_run(
-            PutRun(messages, records, hashed_keys, grown, partial(self._stored, told, messages, room.now_ms))
+            PutRun(
+                messages, records, hashed_keys, grown, partial(self._stored, answered, messages, room.now_ms)
+            )
         )
         return end
 
@@ -217,7 +219,7 @@ class FastSendPath:
 
     def _stored(
         self,
-        told: Sequence[tuple[Connection, bytes]],
+        answered: Sequence[tuple[Connection, bytes]],
         messages: int,
         cycle_ms: int,
         status: PutStatus,
@@ -227,7 +229,7 @@ class FastSendPath:
         """Answer the senders; all of them share one fate. The answers are for the best one."""
         if self.on_stored is not None:
             self.on_stored(messages, status, cycle_ms)
-        for connection, answers in told:
+        for connection, answers in answered:
             if status is not _PUT_OK:
                 frames = FrameDecoder().feed(answers)
                 answers = b"".join(self._answer.changed(frame, status) for frame in frames)

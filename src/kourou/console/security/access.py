@@ -206,5 +206,5 @@ class Access:
 
 
 def _key(cookie: str) -> str:
-    """Sessions are kept by a hash: comparing it tells nothing about the cookie."""
+    """Sessions are kept by a hash: comparing it reveals nothing about the cookie."""
     return hashlib.sha256(cookie.encode("utf-8", "surrogatepass")).hexdigest()
