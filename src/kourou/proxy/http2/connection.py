@@ -13,40 +13,24 @@ from collections.abc import Callable, Mapping
 from typing import Final, cast
 
 from kourou.proxy.http2 import frames
-from kourou.proxy.http2.call import GrpcCode, Handler
+from kourou.proxy.http2.call import Handler
+from kourou.proxy.http2.calls import CONNECTION_WINDOW, STREAM_WINDOW, Calls
 from kourou.proxy.http2.control_allowance import ControlAllowance
 from kourou.proxy.http2.frames import ErrorCode, FrameType, Http2Error, Setting
-from kourou.proxy.http2.hpack import Field, HeaderDecoder
-from kourou.proxy.http2.messages import IDENTITY, PREFIX_BYTES, CallError, MessageReader
-from kourou.proxy.http2.request_headers import (
-    HttpStatusError,
-    MalformedRequestError,
-    RequestHead,
-    read_request_head,
-)
-from kourou.proxy.http2.response_headers import ACCEPTED_ENCODINGS, literal
+from kourou.proxy.http2.hpack import HeaderDecoder
 from kourou.proxy.http2.response_writer import ResponseWriter
 from kourou.proxy.http2.settings import ByteBudget, GrpcServerConfig
-from kourou.proxy.http2.stream import Stream
 from kourou.transport.addresses import format_address
 from kourou.transport.cycles import Cycles
 from kourou.transport.tls import describe_failure
 
 _log = logging.getLogger(__name__)
 
-# Room for a body of the usual limit, 4 MiB, without a round trip.
-_STREAM_WINDOW: Final = 4 * 1024 * 1024 + 256 * 1024
-_CONNECTION_WINDOW: Final = 32 * 1024 * 1024
-# A window is given back when half of it is used.
-_STREAM_UPDATE: Final = _STREAM_WINDOW // 2
-_CONNECTION_UPDATE: Final = _CONNECTION_WINDOW // 2
 _MAX_BLOCK_BYTES: Final = 64 * 1024
 _PRIORITY_BYTES: Final = 5
 _PING_BYTES: Final = 8
 _GOAWAY_BYTES: Final = 8
 _SETTINGS_COST: Final = 5
-# Streams that we have reset lately: what the peer sent before it knew is ignored.
-_MAX_RESETS: Final = 1_024
 # A closing connection whose peer does not read the last frames is aborted after this time.
 _CLOSE_GRACE_S: Final = 3.0
 # A read of this size means that more is waiting; other connections get their turn first.
@@ -74,35 +58,28 @@ class Http2Connection(asyncio.Protocol):
         on_open: Callable[[Http2Connection], None],
         on_close: Callable[[Http2Connection], None],
     ) -> None:
-        self._handlers = handlers
-        self._client_streams = streams
         self._config = config
-        self._budget = budget
         self._cycles = cycles
         self._on_open = on_open
         self._on_close = on_close
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._writer = ResponseWriter(cycles, config, done=self._response_sent, abort=self.abort)
+        self._calls = Calls(handlers, streams, config, budget, spend=self._spend, emptied=self._close_soon)
+        self._writer = ResponseWriter(cycles, config, done=self._calls.sent, abort=self.abort)
+        self._calls.attach(self._writer)
         self._decoder = frames.FrameDecoder()
         self._headers = HeaderDecoder()
         self._preface: bytes | None = b""  # None: it is complete
-        self._streams: dict[int, Stream] = {}
-        self._last_id = 0
-        self._refused_after = frames.MAX_WINDOW  # streams after this id are refused: GOAWAY is sent
-        self._resets: dict[int, None] = {}
-        self._received_bytes = 0  # since the last WINDOW_UPDATE of the connection
         self._block = bytearray()  # a header block until its last CONTINUATION
         self._block_stream = self._block_flags = 0
         self._allowance = ControlAllowance(config.control_burst, config.control_per_s)
         self._close_reason = ""
-        self._is_draining = False
         now = self._loop.time()
         self._opened_at = self._last_heard = self._last_call = now
         self._paused_at = now
         self._pinged_at: float | None = None
         self._frame_handlers: dict[int, _FrameHandler] = {
-            FrameType.DATA: self._data,
+            FrameType.DATA: self._calls.data,
             FrameType.HEADERS: self._headers_frame,
             FrameType.PRIORITY: self._priority,
             FrameType.RST_STREAM: self._reset_by_peer,
@@ -126,7 +103,7 @@ class Http2Connection(asyncio.Protocol):
     @property
     def calls(self) -> int:
         """Open calls."""
-        return len(self._streams)
+        return len(self._calls)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -136,21 +113,11 @@ class Http2Connection(asyncio.Protocol):
             is_tls=transport.get_extra_info("ssl_object") is not None,
         )
         self._on_open(self)
-        self._writer.write(
-            frames.encode_settings(
-                {
-                    Setting.MAX_CONCURRENT_STREAMS: self._config.max_concurrent_calls,
-                    Setting.INITIAL_WINDOW_SIZE: _STREAM_WINDOW,
-                    Setting.MAX_HEADER_LIST_SIZE: self._config.max_header_list_bytes,
-                }
-            )
-        )
-        self._writer.write(frames.encode_window_update(0, _CONNECTION_WINDOW - frames.DEFAULT_WINDOW))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._writer.close()
         reason = self._close_reason or (describe_failure(exc) if exc is not None else "closed by the peer")
-        self._drop_streams()
+        self._calls.drop_all()
         self._on_close(self)
         _log.debug("connection with %s ended: %s", self.peer, reason)
 
@@ -159,22 +126,20 @@ class Http2Connection(asyncio.Protocol):
 
     def shut_down(self, text: str) -> None:
         """Accept no new calls; close once the open ones have ended."""
-        if self._is_draining or self._writer.is_closed:
+        if self._calls.is_draining or self._writer.is_closed:
             return
-        self._is_draining = True
-        self._refused_after = self._last_id
-        self._writer.write(frames.encode_goaway(self._last_id, ErrorCode.NO_ERROR, text))
-        self._close_when_drained()
+        self._calls.is_draining = True
+        self._writer.write(frames.encode_goaway(self._calls.last_id, ErrorCode.NO_ERROR, text))
+        if not self._calls:
+            self._close_soon()
 
-    def fail_calls(self, text: str, *, only_streams: bool = False) -> None:
-        """End open calls with UNAVAILABLE; their handlers are told."""
-        for stream in list(self._streams.values()):
-            if stream.is_over or (only_streams and not stream.is_client_stream):
-                continue
-            on_end = stream.on_end
-            stream.fail(GrpcCode.UNAVAILABLE, text)
-            if on_end is not None:
-                on_end()
+    def _close_soon(self) -> None:
+        # After the responses of this cycle.
+        self._loop.call_soon(self.close, "no calls are open any more")
+
+    def fail_calls(self, text: str, *, only_client_streams: bool = False) -> None:
+        """End open calls with UNAVAILABLE, or those with a client stream."""
+        self._calls.fail_all(text, only_client_streams=only_client_streams)
 
     def close(self, reason: str) -> None:
         """Write what is collected, then close; a peer that does not read is disconnected."""
@@ -186,7 +151,7 @@ class Http2Connection(asyncio.Protocol):
         self._writer.close()
         transport.close()
         self._loop.call_later(_CLOSE_GRACE_S, transport.abort)
-        self._drop_streams()
+        self._calls.drop_all()
 
     def abort(self, reason: str) -> None:
         """Close at once; unsent bytes are lost."""
@@ -196,25 +161,14 @@ class Http2Connection(asyncio.Protocol):
         self._close_reason = reason
         self._writer.close()
         self._transport.abort()
-        self._drop_streams()
-
-    def _drop_streams(self) -> None:
-        streams, self._streams = self._streams, {}
-        for stream in streams.values():
-            self._release(stream)
-            stream.end_early()
-
-    def _close_when_drained(self) -> None:
-        if self._is_draining and not self._streams:
-            # After the responses of this cycle.
-            self._loop.call_soon(self.close, "no calls are open any more")
+        self._calls.drop_all()
 
     def _fail(self, error: Http2Error) -> None:
         """End the connection for a fault of the peer."""
         if self._writer.is_closed:
             return
         _log.warning("closing %s: %s (%s)", self.peer, error, error.error_code.name)
-        self._writer.write(frames.encode_goaway(self._last_id, error.error_code, str(error)))
+        self._writer.write(frames.encode_goaway(self._calls.last_id, error.error_code, str(error)))
         self.close(str(error))
 
     # -- frames ------------------------------------------------------------------------------
@@ -276,7 +230,21 @@ class Http2Connection(asyncio.Protocol):
             self._preface = received
             return None
         self._preface = None
+        self._announce()
         return received[len(frames.PREFACE) :]
+
+    def _announce(self) -> None:
+        """Our SETTINGS. After the preface, so that a client of another protocol gets a legible answer."""
+        self._writer.write(
+            frames.encode_settings(
+                {
+                    Setting.MAX_CONCURRENT_STREAMS: self._config.max_concurrent_calls,
+                    Setting.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
+                    Setting.MAX_HEADER_LIST_SIZE: self._config.max_header_list_bytes,
+                }
+            )
+        )
+        self._writer.write(frames.encode_window_update(0, CONNECTION_WINDOW - frames.DEFAULT_WINDOW))
 
     def _spend(self, cost: int, what: str) -> None:
         if not self._allowance.spend(cost, self._loop.time(), self._writer.data_frames):
@@ -303,7 +271,7 @@ class Http2Connection(asyncio.Protocol):
             if value > frames.MAX_WINDOW:
                 raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, f"an initial window of {value} bytes")
             grown, writer.initial_window = value - writer.initial_window, value
-            for stream in list(self._streams.values()):
+            for stream in self._calls.streams():
                 stream.send_window += grown
                 if stream.send_window > frames.MAX_WINDOW:
                     raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, "the window of a stream overflows")
@@ -360,30 +328,21 @@ class Http2Connection(asyncio.Protocol):
                 raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, "the window of the connection overflows")
             writer.pump_all()
             return
-        stream = self._streams.get(stream_id)
+        stream = self._calls.get(stream_id)
         if stream is None:
-            self._check_not_idle(stream_id, "WINDOW_UPDATE")
+            self._calls.check_not_idle(stream_id, "WINDOW_UPDATE")
         elif not increment:
-            self._reset(stream, ErrorCode.PROTOCOL_ERROR)
+            self._calls.reset(stream, ErrorCode.PROTOCOL_ERROR)
         elif stream.send_window + increment > frames.MAX_WINDOW:
-            self._reset(stream, ErrorCode.FLOW_CONTROL_ERROR)
+            self._calls.reset(stream, ErrorCode.FLOW_CONTROL_ERROR)
         else:
             stream.send_window += increment
             writer.pump_stream(stream)
 
     def _reset_by_peer(self, flags: int, stream_id: int, payload: bytes) -> None:
         frames.decode_u32(payload, "RST_STREAM")
-        self._check_not_idle(stream_id, "RST_STREAM")
         self._spend(1, "RST_STREAMs")
-        stream = self._streams.pop(stream_id, None)
-        if stream is not None:
-            self._release(stream)
-            stream.end_early()
-            self._close_when_drained()
-
-    def _check_not_idle(self, stream_id: int, what: str) -> None:
-        if not stream_id or stream_id > self._last_id or not stream_id & 1:
-            raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"{what} of stream {stream_id}, which is not open")
+        self._calls.reset_by_peer(stream_id)
 
     # -- headers -----------------------------------------------------------------------------
 
@@ -426,237 +385,9 @@ class Http2Connection(asyncio.Protocol):
         raise Http2Error(ErrorCode.PROTOCOL_ERROR, "CONTINUATION without HEADERS")
 
     def _header_block(self, flags: int, stream_id: int, block: bytes) -> None:
-        fields = self._headers.decode(block)
-        if stream_id <= self._last_id or not stream_id & 1:
-            self._trailers(flags, stream_id)
-            return
-        self._last_id = stream_id
-        if stream_id > self._refused_after or len(self._streams) >= self._config.max_concurrent_calls:
-            self._spend(1, "refused calls")
-            self._writer.reset(stream_id, ErrorCode.REFUSED_STREAM)
-            self._remember_reset(stream_id)
-            return
-        self._open(flags, stream_id, fields)
-
-    def _trailers(self, flags: int, stream_id: int) -> None:
-        """Further headers of a stream: gRPC has none from clients, HTTP/2 allows them at its end."""
-        stream = self._streams.get(stream_id)
-        if stream is None or stream.is_half_closed:
-            self._on_closed_stream(stream_id, "HEADERS")
-        elif not flags & frames.END_STREAM:
-            self._reset(stream, ErrorCode.PROTOCOL_ERROR)
-        else:
-            self._half_closed(stream)
-
-    def _open(self, flags: int, stream_id: int, fields: list[Field]) -> None:
-        is_complete = bool(flags & frames.END_STREAM)
-        problem: CallError | None = None
-        try:
-            head = read_request_head(fields, self._config.max_header_list_bytes)
-        except MalformedRequestError as error:
-            _log.debug("resetting stream %d of %s: %s", stream_id, self.peer, error)
-            self._spend(1, "malformed requests")
-            self._writer.reset(stream_id, ErrorCode.PROTOCOL_ERROR)
-            self._remember_reset(stream_id)
-            return
-        except HttpStatusError as error:
-            self._writer.refuse_http(stream_id, error.status, str(error))
-            if not is_complete:
-                self._writer.reset(stream_id, ErrorCode.NO_ERROR)
-                self._remember_reset(stream_id)
-            return
-        except CallError as error:
-            head, problem = RequestHead("", "", {}, None, IDENTITY), error
-        handler = self._handlers.get(head.path)
-        if problem is None and handler is None:
-            problem = CallError(GrpcCode.UNIMPLEMENTED, f"{head.path[:256]} is not a method of this server")
-        stream = Stream(
-            stream_id,
-            head,
-            handler or _no_handler,
-            self._writer,
-            is_client_stream=head.path in self._client_streams,
-            now=self._last_heard,
-        )
-        self._streams[stream_id] = stream
-        if problem is not None:
-            stream.is_half_closed = is_complete
-            self._fail_call(stream, problem)
-            return
-        if stream.is_client_stream:
-            self._run(stream)
-            if not stream.is_over:
-                # Some clients wait for the headers of the response before they send anything.
-                self._writer.open(stream)
-        if is_complete:
-            self._half_closed(stream)
-
-    # -- data --------------------------------------------------------------------------------
-
-    def _data(self, flags: int, stream_id: int, payload: bytes) -> None:
-        size = len(payload)
-        self._received_bytes += size
-        if self._received_bytes >= _CONNECTION_UPDATE:
-            if self._received_bytes > _CONNECTION_WINDOW:
-                raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, "more DATA than the connection's window")
-            self._writer.write(frames.encode_window_update(0, self._received_bytes))
-            self._received_bytes = 0
-        if flags & frames.PADDED:
-            payload = frames.without_padding(payload)
-        stream = self._streams.get(stream_id)
-        if stream is None or stream.is_half_closed:
-            self._on_closed_stream(stream_id, "DATA")
-            return
-        if (
-            flags & frames.END_STREAM
-            and stream.reader is None
-            and not stream.is_client_stream
-            and len(payload) >= PREFIX_BYTES
-            and not payload[0]
-            and int.from_bytes(payload[1:PREFIX_BYTES]) == len(payload) - PREFIX_BYTES
-            and size + self._budget.used <= self._budget.limit
-        ):
-            # The usual case: the message of a unary call, whole.
-            stream.is_half_closed = True
-            stream.request = payload[PREFIX_BYTES:]
-            stream.held_bytes = size
-            self._budget.used += size
-            self._run(stream)
-            return
-        self._data_in_pieces(stream, payload, size, is_last=bool(flags & frames.END_STREAM))
-
-    def _data_in_pieces(self, stream: Stream, payload: bytes, size: int, *, is_last: bool) -> None:
-        stream.received_bytes += size
-        if stream.received_bytes > _STREAM_WINDOW:
-            self._reset(stream, ErrorCode.FLOW_CONTROL_ERROR)
-            return
-        if not payload and not is_last:
-            self._spend(1, "empty DATA frames")
-        if stream.reader is None:
-            stream.reader = MessageReader(self._config.max_message_bytes, stream.encoding)
-        try:
-            messages = stream.reader.feed(payload)
-            self._hold(stream, messages)
-            for message in messages:
-                self._deliver(stream, message)
-                if stream.is_over:
-                    return
-        except CallError as error:
-            stream.is_half_closed = is_last
-            self._fail_call(stream, error)
-            return
-        if is_last:
-            self._half_closed(stream)
-        elif stream.received_bytes >= _STREAM_UPDATE:
-            self._writer.write(frames.encode_window_update(stream.id, stream.received_bytes))
-            stream.received_bytes = 0
-
-    def _hold(self, stream: Stream, messages: list[bytes]) -> None:
-        """Count what a call keeps in memory: the start of a message, and the request of a unary call."""
-        assert stream.reader is not None
-        held = stream.reader.pending_bytes
-        if not stream.is_client_stream:
-            held += len(stream.request) + sum(map(len, messages))
-        self._budget.used += held - stream.held_bytes
-        stream.held_bytes = held
-        if self._budget.used > self._budget.limit:
-            raise CallError(
-                GrpcCode.RESOURCE_EXHAUSTED,
-                f"the requests of all connections exceed {self._budget.limit} bytes; try again later",
-            )
-
-    def _deliver(self, stream: Stream, message: bytes) -> None:
-        if stream.is_client_stream:
-            if stream.on_message is not None:
-                self._call_back(stream, stream.on_message, message)
-        elif stream.request_is_there:
-            raise CallError(GrpcCode.INTERNAL, "a unary call has one request message, this one has more")
-        else:
-            stream.request = message
-            stream.request_is_there = True
-
-    def _half_closed(self, stream: Stream) -> None:
-        """The peer has sent everything of the call."""
-        stream.is_half_closed = True
-        if stream.reader is not None and stream.reader.pending_bytes:
-            self._fail_call(stream, CallError(GrpcCode.INTERNAL, "the request ends inside a message"))
-        elif stream.is_client_stream:
-            if stream.on_half_close is not None:
-                self._call_back(stream, stream.on_half_close)
-        elif not stream.request_is_there:
-            self._fail_call(stream, CallError(GrpcCode.INTERNAL, "the call has no request message"))
-        else:
-            self._run(stream)
-
-    def _on_closed_stream(self, stream_id: int, what: str) -> None:
-        self._check_not_idle(stream_id, what)
-        if stream_id in self._resets:
-            return
-        stream = self._streams.get(stream_id)
-        self._spend(1, f"{what} frames of closed streams")
-        if stream is not None:
-            self._reset(stream, ErrorCode.STREAM_CLOSED)
-        else:
-            self._writer.reset(stream_id, ErrorCode.STREAM_CLOSED)
-            self._remember_reset(stream_id)
-
-    # -- calls -------------------------------------------------------------------------------
-
-    def _run(self, stream: Stream) -> None:
-        self._call_back(stream, stream.handler, stream)
-
-    def _call_back(self, stream: Stream, function: Callable[..., None], *arguments: object) -> None:
-        try:
-            function(*arguments)
-        except Exception:
-            # A bug. It must cost this call only.
-            _log.exception("%s of %s failed", stream.path, self.peer)
-            on_end = stream.on_end
-            stream.fail(GrpcCode.INTERNAL, "internal error; the server's log has the reason")
-            if on_end is not None:
-                on_end()
-
-    def _fail_call(self, stream: Stream, error: CallError) -> None:
-        """End a call for a fault of its request."""
-        on_end = stream.on_end
-        if not stream.is_over:
-            fields = [literal(*ACCEPTED_ENCODINGS)] if error.code is GrpcCode.UNIMPLEMENTED else []
-            self._writer.fail(stream, error.code, str(error), *fields)
-            if on_end is not None:
-                on_end()
-
-    def _reset(self, stream: Stream, code: ErrorCode) -> None:
-        """Reset a stream for a fault of the peer."""
-        self._spend(1, "faults")
-        self._writer.reset(stream.id, code)
-        self._remember_reset(stream.id)
-        self._streams.pop(stream.id, None)
-        self._release(stream)
-        stream.end_early()
-        self._close_when_drained()
-
-    def _remember_reset(self, stream_id: int) -> None:
-        self._resets[stream_id] = None
-        if len(self._resets) > _MAX_RESETS:
-            del self._resets[next(iter(self._resets))]
-
-    def _response_sent(self, stream: Stream) -> None:
-        if self._streams.pop(stream.id, None) is None:
-            return
-        self._release(stream)
-        self._last_call = self._last_heard
-        if not stream.is_half_closed:
-            # The rest of the request is of no use.
-            self._writer.reset(stream.id, ErrorCode.NO_ERROR)
-            self._remember_reset(stream.id)
-        if self._is_draining:
-            self._close_when_drained()
-
-    def _release(self, stream: Stream) -> None:
-        self._budget.used -= stream.held_bytes
-        stream.held_bytes = 0
-        if stream.queue:
-            self._writer.forget(stream)
+        if not stream_id:
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "HEADERS without a stream")
+        self._calls.headers(flags, stream_id, self._headers.decode(block), self._last_heard)
 
     # -- time --------------------------------------------------------------------------------
 
@@ -671,19 +402,15 @@ class Http2Connection(asyncio.Protocol):
         if self._writer.is_paused and self._paused_at < stalled_before:
             self.abort("it does not read its responses")
             return
-        for stream in list(self._streams.values()):
-            if stream.deadline_s is not None and stream.deadline_s <= now and not stream.is_over:
-                on_end = stream.on_end
-                stream.fail(GrpcCode.DEADLINE_EXCEEDED, "the deadline of the call has passed")
-                if on_end is not None:
-                    on_end()
+        self._calls.end_late(now)
         for stream in self._writer.stalled(stalled_before):
             _log.warning("ending %s of %s: it does not read the response", stream.path, self.peer)
-            self._reset(stream, ErrorCode.CANCEL)
-        if not self._streams and now - self._last_call > config.idle_timeout_ms / 1000:
-            self.shut_down("idle")
-        elif self._streams:
+            self._calls.reset(stream, ErrorCode.CANCEL)
+        if self._calls:
+            self._last_call = now
             self._watch_peer(now)
+        elif now - self._last_call > config.idle_timeout_ms / 1000:
+            self.shut_down("idle")
 
     def _watch_peer(self, now: float) -> None:
         """Disconnect a peer with open calls that is gone without a word."""
@@ -714,7 +441,3 @@ class Http2Connection(asyncio.Protocol):
     def _resume_reading(self) -> None:
         if self._transport is not None and not self._writer.is_paused and not self._transport.is_closing():
             self._transport.resume_reading()
-
-
-def _no_handler(call: object) -> None:
-    raise AssertionError("a call without a handler has ended before")

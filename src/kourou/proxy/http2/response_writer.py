@@ -16,7 +16,7 @@ from typing import Final
 from kourou.protocol.layout import Buffer
 from kourou.proxy.http2 import frames
 from kourou.proxy.http2.call import GrpcCode
-from kourou.proxy.http2.frames import ErrorCode, FrameType
+from kourou.proxy.http2.frames import FrameType
 from kourou.proxy.http2.messages import PREFIX, PREFIX_BYTES
 from kourou.proxy.http2.response_headers import ResponseHeaders, encode_status, http_status
 from kourou.proxy.http2.settings import GrpcServerConfig
@@ -266,10 +266,6 @@ class ResponseWriter:
         if not self.is_paused or self._transport is None:
             return 0
         return self._transport.get_write_buffer_size()
-
-    def reset(self, stream_id: int, code: ErrorCode) -> None:
-        """Send RST_STREAM."""
-        self.write(frames.encode_reset(stream_id, code))
 
     def write(self, data: Buffer) -> None:
         """Collect bytes for the write at the end of the cycle."""

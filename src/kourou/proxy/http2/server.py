@@ -81,7 +81,7 @@ class GrpcServer:
         await self._listener.stop()
         for connection in list(self.connections):
             connection.shut_down("the server stops")
-            connection.fail_calls("the server stops", only_streams=True)
+            connection.fail_calls("the server stops", only_client_streams=True)
         await self._wait_all_closed(deadline)
         for connection in list(self.connections):
             connection.fail_calls("the server stops")

@@ -5,7 +5,9 @@ Not here: sending (response_writer.py), receiving (connection.py).
 
 from __future__ import annotations
 
+import logging
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kourou.protocol.layout import Buffer
@@ -16,6 +18,8 @@ from kourou.proxy.http2.request_headers import RequestHead
 if TYPE_CHECKING:
     from kourou.proxy.http2.response_writer import ResponseWriter
 
+_log = logging.getLogger(__name__)
+
 
 class Stream(Call):
     """One RPC on one connection."""
@@ -25,6 +29,7 @@ class Stream(Call):
         "encoding",
         "ending",
         "handler",
+        "has_request",
         "has_response",
         "held_bytes",
         "id",
@@ -35,7 +40,6 @@ class Stream(Call):
         "queued_bytes",
         "reader",
         "received_bytes",
-        "request_is_there",
         "send_window",
     )
 
@@ -58,7 +62,7 @@ class Stream(Call):
         self.peer = writer.peer
         self.is_tls = writer.is_tls
         self.request = b""
-        self.request_is_there = False
+        self.has_request = False
         self.is_over = False
         self.on_message = None
         self.on_half_close = None
@@ -98,14 +102,30 @@ class Stream(Call):
             self._writer.fail(self, code, text)
 
     def end_early(self) -> None:
-        """Tell the handler that the call has ended without its doing."""
+        """The call has ended without the handler's doing, and nothing can be sent."""
         if self.is_over:
             return
-        self.is_over = True
         on_end = self.on_end
+        self.is_over = True
         self.drop_callbacks()
-        if on_end is not None:
+        self._report(on_end)
+
+    def end_with(self, code: GrpcCode, text: str, *fields: bytes) -> None:
+        """End the call with a status, without the handler's doing."""
+        if self.is_over:
+            return
+        on_end = self.on_end
+        self._writer.fail(self, code, text, *fields)
+        self._report(on_end)
+
+    def _report(self, on_end: Callable[[], None] | None) -> None:
+        if on_end is None:
+            return
+        try:
             on_end()
+        except Exception:
+            # A bug of the handler, which must not cost other calls their ends.
+            _log.exception("the end of %s of %s was not handled", self.path, self.peer)
 
     def drop_callbacks(self) -> None:
         """Callbacks often refer to the call: without them it is freed at once."""
