@@ -8,24 +8,65 @@ from __future__ import annotations
 
 from typing import Final
 
+from kourou.clock import Clock
 from kourou.proxy.access.grpc_login import ProxyAccess
+from kourou.proxy.clients.client_settings import ClientPolicy
+from kourou.proxy.clients.held_messages import HeldMessages
+from kourou.proxy.clients.registry import ClientRegistry
+from kourou.proxy.clients.renewals import Renewals
 from kourou.proxy.http2.call import Handler
 from kourou.proxy.links.broker_link import Brokers
+from kourou.proxy.service.acks import Acks, Handles
+from kourou.proxy.service.dead_letters import DeadLetters, Leftovers
+from kourou.proxy.service.handlers import HandlerMaker, path_of
+from kourou.proxy.service.heartbeats import Heartbeats, Registrations
+from kourou.proxy.service.pulls import Pulls
+from kourou.proxy.service.receives import Receives
+from kourou.proxy.service.telemetry import Telemetry
 from kourou.transport.tasks import TaskOwner
 
-SERVICE: Final = "/apache.rocketmq.v2.MessagingService/"
-STREAMS: Final = frozenset({f"{SERVICE}Telemetry"})
+_TELEMETRY: Final = path_of("Telemetry")
+STREAMS: Final = frozenset({_TELEMETRY})
 """The paths of calls with a client stream."""
 
 
 class Services:
     """The services of one proxy."""
 
-    def __init__(self, brokers: Brokers, access: ProxyAccess, tasks: TaskOwner) -> None:
-        self.handlers: dict[str, Handler] = {}
+    def __init__(
+        self,
+        brokers: Brokers,
+        access: ProxyAccess,
+        tasks: TaskOwner,
+        *,
+        policy: ClientPolicy | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        policy, clock = policy or ClientPolicy(), clock or Clock()
+        self.clients = ClientRegistry(brokers, access, tasks)
+        self.held = HeldMessages()
+        self.renewals = Renewals(self.held, tasks)
+        registrations = Registrations(brokers, tasks)
+        self.clients.on_connect = registrations.register_at
+        self.clients.on_leave.append(self.renewals.give_back_all)
+        self._telemetry = Telemetry(self.clients, brokers, access, registrations, tasks, policy)
+        handles = Handles(self.held, clock.wall_ms)
+        leftovers = Leftovers()
+        make = HandlerMaker(self.clients, tasks)
+        self.handlers: dict[str, Handler] = {
+            _TELEMETRY: self._telemetry.telemetry,
+            **Heartbeats(self.clients, registrations).handlers(make),
+            **Receives(brokers, self.held, leftovers, policy, tasks, clock.wall_ns).handlers(make),
+            **Acks(handles).handlers(make),
+            **DeadLetters(handles).handlers(make),
+            **Pulls().handlers(make),
+        }
 
     def start(self) -> None:
         """Begin what runs periodically."""
+        self._telemetry.start()
+        self.renewals.start()
 
     async def stop(self) -> None:
         """End it; the links of all clients are closed."""
+        await self.clients.stop()
