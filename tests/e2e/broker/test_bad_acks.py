@@ -4,11 +4,13 @@ lost, and none is acknowledged that was not meant."""
 from __future__ import annotations
 
 import asyncio
+import errno
 from pathlib import Path
 
 import pytest
 
 from kourou.broker.storage.inner_message import InnerMessage
+from kourou.broker.storage.record_reads import RecordReader
 from kourou.errors import RequestError
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.headers.pop import AckMessageRequestHeader, ChangeInvisibleTimeResponseHeader
@@ -232,3 +234,22 @@ async def test_messages_that_cannot_be_put_now_come_when_they_can(
         await until(lambda: bodies(peer) == ["0", "2"])
         await until(lambda: in_flight(peer).count(TOPIC, GROUP) == 0)
         assert sum("cannot be delivered again now" in record.message for record in caplog.records) == 1
+
+
+async def test_messages_that_cannot_be_read_now_come_when_they_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = FakeClock()
+    async with clocked(tmp_path, clock) as peer:
+        await prepare(peer, 1)
+        await take(peer, [0])
+
+        async def fail(*_: object) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(RecordReader, "read", fail)
+            clock.advance(INVISIBLE_MS + 200)
+            await until(lambda: "cannot be delivered again now, retrying" in caplog.text)
+        clock.advance(20_000)
+        await until(lambda: bodies(peer) == ["0"])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
+from kourou.broker.overflow.backlog_meter import BacklogMeter
 from kourou.broker.overflow.overflow_service import OverflowService
 from kourou.broker.overflow.part import OverflowPart
 from kourou.errors import StorageError
@@ -198,6 +200,21 @@ async def test_an_old_message_rejects_by_its_age(tmp_path: Path) -> None:
         await until(lambda: peer.controller.admission.sees_messages_of("T"))
         commit(peer, 1)
         await until(lambda: not peer.controller.admission.sees_messages_of("T"))
+
+
+@pytest.mark.parametrize("policy", ["reject", "drop-oldest"])
+async def test_a_backlog_that_cannot_be_read_is_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    async def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    async with limited(tmp_path, policy=policy, messages="10") as peer:
+        with monkeypatch.context() as patch:
+            patch.setattr(BacklogMeter, "measure", fail)
+            commit(peer, 0)
+            await until(lambda: "Input/output error" in service(peer).watches["T"].problem)
+        await until(lambda: not service(peer).watches["T"].problem)
 
 
 # -- drop-oldest -------------------------------------------------------------------------------------

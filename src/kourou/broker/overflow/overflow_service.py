@@ -192,11 +192,16 @@ class OverflowService:
         groups = self._live_groups.of_topic(watch.topic)
         # What comes while it is measured counts for the next time.
         log_end, watch.arrived = self._commit_log.max_phy_offset, 0
-        backlogs = await watch.meter.measure(groups, watch.rule)
+        try:
+            backlogs = await watch.meter.measure(groups, watch.rule)
+        except (OSError, StorageError) as error:
+            self._note_problem(watch, error)
+            return
         watch.measured(backlogs, log_end)
         if self.watches.get(watch.topic) is not watch:
             return
         if watch.rejects:
+            watch.problem = ""
             self._update_gate(watch)
         else:
             await self._drop(watch, backlogs)
@@ -252,11 +257,7 @@ class OverflowService:
                     self._due.add(watch)  # there may be more than a round takes
                     self._wake.set()
         except (OSError, StorageError) as error:
-            if not watch.problem:
-                _log.error(
-                    "topic %s: the overflow policy cannot be applied, retrying: %s", watch.topic, error
-                )
-            watch.problem, watch.retry_ms = str(error), now_ms + _RETRY_MS
+            self._note_problem(watch, error)
             return
         watch.problem = ""
         if watch.over_since_ms is not None and now_ms - watch.last_drop_ms >= _CALM_MS:
@@ -264,6 +265,11 @@ class OverflowService:
                 "topic %s is within its limits again: %s; %s", watch.topic, watch.describe(), _numbers(watch)
             )
             watch.over_since_ms = None
+
+    def _note_problem(self, watch: TopicWatch, error: Exception) -> None:
+        if not watch.problem:
+            _log.error("topic %s: the overflow policy cannot be applied, retrying: %s", watch.topic, error)
+        watch.problem, watch.retry_ms = str(error), self._monotonic_ms() + _RETRY_MS
 
     def _note_drop(self, watch: TopicWatch, backlog: GroupBacklog, messages: int) -> None:
         if watch.over_since_ms is None:

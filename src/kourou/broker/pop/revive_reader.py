@@ -106,7 +106,7 @@ class ReviveReader:
             for queue_id in sorted(grown):
                 try:
                     await self._read(queue_id)
-                except StorageError as error:
+                except (OSError, StorageError) as error:
                     _log.error("%s/%d cannot be read now, retrying: %s", self._topic, queue_id, error)
                     self._grown_ids.add(queue_id)
             if self._grown_ids and not self._grown.is_set():

@@ -128,7 +128,7 @@ class ReviveService:
             try:
                 await self._revive(taken)
                 self._pause_ms = 0
-            except StorageError as error:
+            except (OSError, StorageError) as error:
                 if not self._pause_ms:
                     _log.error("popped messages cannot be delivered again now, retrying: %s", error)
                 self._pause_ms = min(max(_FIRST_PAUSE_MS, self._pause_ms * 2), _LONGEST_PAUSE_MS)
