@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from kourou.broker.storage.inner_message import InnerMessage
+from kourou.protocol.names import REVIVE_GROUP
 from kourou.testing.clock import FakeClock
 from tests.e2e.broker.broker_kit import Peer
 from tests.e2e.broker.delay_kit import clocked, settle
@@ -154,6 +155,23 @@ async def test_a_kill_around_the_end_of_the_time_delivers_each_message_again(tmp
         clock = FakeClock(now_ms)
         async with clocked(copy, clock) as peer:
             assert await revived(peer, clock) == ["1", "2"], copy.name
+
+
+async def test_what_was_revived_while_the_timers_were_late_is_not_revived_again(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with clocked(tmp_path, clock, timer_stop_dequeue=True) as peer:
+        await prepare(peer, 2)
+        await take(peer, [0, 1])
+        clock.advance(INVISIBLE_MS + 200)
+        await until(lambda: bodies(peer) == ["0", "1"])
+        queue_id = 3
+        offsets = peer.controller.services.offsets
+        await until(lambda: offsets.query(REVIVE_GROUP, REVIVE, queue_id) >= 0)
+        offsets.persist()
+        copy = killed(tmp_path, "killed")
+    async with clocked(copy, clock) as peer:
+        assert in_flight(peer).count(TOPIC, GROUP) == 0
+        assert await revived(peer, clock) == ["0", "1"]
 
 
 async def test_a_changed_time_survives_a_kill(tmp_path: Path) -> None:

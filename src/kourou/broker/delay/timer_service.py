@@ -177,6 +177,11 @@ class TimerService:
         """Take over what the files say. Waits for the disk."""
         self._timers.load(self._now_ms(), self._topics.table, has_messages=self.is_pending)
 
+    @property
+    def taken_out_ms(self) -> int:
+        """At the start: what was due earlier is taken out. 0: anything may wait, the files were rebuilt."""
+        return 0 if self._timers.is_rebuilt else self._timers.read_ms
+
     def waiting_for(self, topic: str) -> Iterator[MessageExt]:
         """The timer messages for `topic` that are not delivered yet, in the order in which they were stored.
         To be called at the start, behind `recover`. Waits for the disk."""

@@ -1,7 +1,8 @@
 """What was in flight when the broker stopped: the table from the records of the revive topic, and how far
 groups had popped.
 
-    revive queues    from their progress on: check points that the timers have delivered, their acks
+    revive queues    from their progress on: check points that the timers have delivered, their acks; before
+                     it: acks of check points that wait still, which were revived while the timers were late
     timers           what waits, on the wheel or not entered yet
     popped since     consumer offsets on disk are some seconds old after a kill. They are written together
                      with the ends of the timer topic and the revive queues of that moment; check points
@@ -22,9 +23,11 @@ from kourou.broker.pop.revive_reader import (
     decode_revive_record,
     remaining_time,
 )
+from kourou.protocol.layout import RECORD
 from kourou.protocol.names import REVIVE_GROUP, TIMER_TOPIC
 from kourou.protocol.pop.revive_records import POP_NEXT_PROPERTY
 from kourou.protocol.properties import MessageConst, get_property, properties_from_bytes
+from kourou.protocol.record_fields import record_store_timestamp
 from kourou.protocol.tags import tags_code
 from kourou.store.queue.cq_unit import UNIT, CqUnit
 
@@ -36,10 +39,13 @@ if TYPE_CHECKING:
     from kourou.broker.tables.topics import TopicConfigManager
     from kourou.protocol.message import MessageExt
     from kourou.store.log.commit_log import CommitLog
+    from kourou.store.queue.consume_queue import ConsumeQueue
     from kourou.store.queue.consume_queues import ConsumeQueues
 
 _log = logging.getLogger(__name__)
 
+_CLOCK_STEP_MS: Final = 60_000
+"""Acks are stored after the end of the invisible time, by a clock that may have been set by so much."""
 _TAKEN_OUT: Final = MessageConst.PROPERTY_TIMER_DEQUEUE_MS
 
 
@@ -104,16 +110,30 @@ class PopRecovery:
         progress = self._offsets.query(REVIVE_GROUP, self._topic, queue_id)
         begin = min(max(progress + 1, queue.min_queue_offset), queue.max_queue_offset)
         self._table.read(queue_id, begin - 1)
-        for place, unit in self._units(self._topic, queue_id, begin):
-            self._table.read(queue_id, place)
+        for place, unit in self._units(self._topic, queue_id, self._first_ack(queue, begin)):
+            is_done = place < begin
+            if is_done and unit.tags_code == CHECK_POINT_CODE:
+                continue
             record = decode_revive_record(self._commit_log.read(unit.phy_offset, unit.size))
             if record is None:
                 _log.error("%s/%d, offset %d cannot be read", self._topic, queue_id, place)
             elif unit.tags_code == CHECK_POINT_CODE:
                 self._add(record, queue_id, place)
-            elif not apply_ack(self._table, record, unit.tags_code, self._own_broker):
+            elif is_done or not apply_ack(self._table, record, unit.tags_code, self._own_broker):
                 early.append((record, unit.tags_code))
         self._table.read(queue_id, queue.max_queue_offset - 1)
+
+    def _first_ack(self, queue: ConsumeQueue, begin: int) -> int:
+        """Where the acks begin that check points on the wheel may have before the progress of the queue."""
+        if self._timers is None:
+            return begin
+        since_ms = min(self._timers.taken_out_ms, self._now_ms()) - _CLOCK_STEP_MS
+
+        def is_late(unit: CqUnit) -> bool | None:
+            head = self._commit_log.read(unit.phy_offset, RECORD.size)
+            return None if head is None else record_store_timestamp(head) >= since_ms
+
+        return queue.first_where(is_late, high=begin)
 
     def _read_waiting(self, record: MessageExt) -> None:
         properties = properties_from_bytes(record.raw_properties)

@@ -32,6 +32,7 @@ from kourou.store.read.message_lookup import decode_sound_record
 
 if TYPE_CHECKING:
     from kourou.broker.pop.check_points import CheckPoint, CheckPointTable
+    from kourou.broker.pop.contracts import PopStored
     from kourou.broker.pop.in_flight import PopCounts
     from kourou.broker.pop.revive_log import ReviveLog
     from kourou.broker.settings import LiveConfig
@@ -177,7 +178,8 @@ class ReviveService:
                 check_point.group,
             )
         unacked = [(check_point, check_point.unacked) for check_point in check_points]
-        await self._ack_all(unacked)
+        # Beside their check points, which may be far from due: a restart has to find both.
+        await self._stored(unacked, self._log.ack)
         self._counts.dropped += sum(bits.bit_count() for _, bits in unacked)
 
     # -- reading -----------------------------------------------------------------------------------
@@ -213,7 +215,7 @@ class ReviveService:
                     dead_letters.append((check_point.group, popped_topic(record.topic, check_point.group)))
             acked[check_point] = acked.get(check_point, 0) | bit
         gone = sum(bits.bit_count() for bits in acked.values()) - revived - len(dead_letters)
-        await self._ack_all(list(acked.items()))
+        await self._stored(list(acked.items()), self._log.put_ack_now)
         self._counts.revived += revived
         self._counts.dead_letters += len(dead_letters)
         self._counts.dropped += gone
@@ -222,13 +224,17 @@ class ReviveService:
         if refusal is not None:
             raise refusal
 
-    async def _ack_all(self, acked: Sequence[tuple[CheckPoint, int]]) -> None:
-        """Put acks behind the messages; on return they are stored. StorageError: they are not."""
+    async def _stored(
+        self,
+        acked: Sequence[tuple[CheckPoint, int]],
+        put: Callable[[CheckPoint, int, PopStored], None],
+    ) -> None:
+        """Put acks; on return they are stored. StorageError: they are not."""
         loop = asyncio.get_running_loop()
         waiting = []
         for check_point, bits in acked:
             stored: asyncio.Future[PutStatus] = loop.create_future()
-            self._log.put_ack_now(check_point, bits, partial(_resolve, stored))
+            put(check_point, bits, partial(_resolve, stored))
             waiting.append(stored)
         for stored in waiting:
             status = await stored
