@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import itertools
 import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -16,8 +18,16 @@ from tests.interop.kit.access_accounts import NOBODY, OPEN, UNKNOWN, UNSIGNED, W
 from tests.interop.kit.access_servers import PLAIN
 from tests.interop.kit.access_world import RULES, AccessCluster, AccessWorld, ours, theirs
 from tests.interop.kit.cluster import wait_until
+from tests.interop.kit.java_session import CLIENT_SETS
 from tests.interop.kit.kourou_broker import BROKER_NAME
-from tests.interop.kit.messaging_session import CLIENTS, GO, CommandFailed, Messaging, bodies
+from tests.interop.kit.messaging_session import (
+    CLIENTS,
+    GO,
+    CommandFailed,
+    Messaging,
+    bodies,
+    go_messaging,
+)
 
 pytestmark = pytest.mark.interop
 
@@ -71,10 +81,8 @@ class Signed:
 
     def received(self, consumer: str, count: int, **options: Any) -> list[str]:
         """The bodies that a consumer got, once these are so many."""
-        found = self.client.ask(
-            "received", consumer=consumer, count=count, timeoutMs=_WAIT_S * 1000, **options
-        )
-        return bodies(found)
+        options = {"timeoutMs": _WAIT_S * 1000, **options}
+        return bodies(self.client.ask("received", consumer=consumer, count=count, **options))
 
 
 @pytest.fixture(params=RULES)
@@ -132,7 +140,7 @@ def test_client_with_keys_ends_transactions_when_asked(signed: Signed) -> None:
     for local, checked in (("commit", "unknown"), ("rollback", "unknown"), ("unknown", "commit")):
         options = {"label": f"{local}-{checked}", "local": local, "checked": checked}
         signed.client.ask("send-transactions", producer=name, topic=topic, count=1, **options)
-    # The Go client tells of its producers at its second heartbeat, half a minute later.
+    # The Go client names its producers at its second heartbeat, half a minute later (below).
     count = 1 if signed.client.name == GO else 2
     assert (
         sorted(signed.received(consumer, count))[:count] == ["commit-unknown-0", "unknown-commit-0"][:count]
@@ -140,11 +148,76 @@ def test_client_with_keys_ends_transactions_when_asked(signed: Signed) -> None:
     signed.client.stop(name, consumer)
 
 
-def test_traces_need_no_permission_of_their_own_in_rocketmq_4(
-    signed: Signed, access_world: AccessWorld, rules: str
+def test_go_client_with_keys_is_asked_about_transactions(
+    access_world: AccessWorld, messaging: Callable[[str], Messaging]
 ) -> None:
-    if signed.client.name == GO:
-        pytest.skip("our program for the Go client has no traces")
+    """Of both versions at a time, as the broker knows the producers after half a minute only."""
+    client = messaging(GO)
+    waiting = []
+    for rules in RULES:
+        signed = Signed(client, access_world[ours(rules)], OPEN.identity)
+        topic, name = signed.new_topic("checked"), signed.new_name("checked")
+        consumer = signed.start_consumer(topic)
+        client.ask("start-transactions", name=name, group=name, **signed.keys)
+        for checked in ("commit", "rollback"):
+            options = {"label": checked, "local": "unknown", "checked": checked}
+            client.ask("send-transactions", producer=name, topic=topic, count=1, **options)
+        waiting.append((signed, name, consumer))
+    for signed, name, consumer in waiting:
+        assert signed.received(consumer, 1, timeoutMs=90_000) == ["commit-0"]
+        client.stop(name, consumer)
+
+
+def _answer(signed: Signed, producer: str, topic: str) -> Any:
+    """Ask until there is a reply: a client may ask before the broker has its first heartbeat."""
+    options = {"producer": producer, "topic": topic, "label": "question", "timeoutMs": 5_000}
+    end = time.monotonic() + 2 * _WAIT_S
+    while True:
+        try:
+            return signed.client.ask("request", **options)
+        except CommandFailed:
+            if time.monotonic() > end:
+                raise
+
+
+def test_client_with_keys_asks_and_answers(signed: Signed) -> None:
+    topic = signed.new_topic("asked")
+    producer, responder = signed.start_producer(), signed.new_name("responder")
+    signed.client.ask("start-responder", name=responder, group=responder, topic=topic, **signed.keys)
+    assert _answer(signed, producer, topic)["reply"]["body"] == "reply-to-question-0"
+
+    def results() -> set[str]:
+        replies = signed.client.ask("replies", responder=responder, count=1)
+        return {reply["result"] for reply in replies}
+
+    wait_until(lambda: "SEND_OK" in results(), timeout_s=_WAIT_S, what="the result of the reply")
+    signed.client.stop(producer, responder)
+
+
+def test_lite_pull_consumer_with_keys(signed: Signed) -> None:
+    topic, group = signed.new_topic("polled"), signed.new_name("lite")
+    producer = signed.start_producer()
+    sent = signed.send(producer, "sync", topic, 5)
+    signed.client.ask("start-lite", name=group, group=group, topic=topic, **signed.keys)
+    polled = signed.client.ask("poll", consumer=group, count=len(sent), timeoutMs=_WAIT_S * 1000)
+    assert sorted(bodies(polled)) == sorted(sent)
+    signed.client.stop(group, producer)
+
+
+@pytest.mark.parametrize("client", CLIENT_SETS, indirect=True)
+def test_traces_need_no_permission_of_their_own_in_rocketmq_4(signed: Signed) -> None:
+    _assert_traced(signed)
+
+
+def test_traces_of_the_go_client(
+    rules: str, access_world: AccessWorld, go_messaging_client: Messaging, tmp_path: Path
+) -> None:
+    """Of a process of its own: one with this client sends traces to one cluster only."""
+    with go_messaging(tmp_path) as client:
+        _assert_traced(Signed(client, access_world[ours(rules)], OPEN.identity))
+
+
+def _assert_traced(signed: Signed) -> None:
     topic = signed.new_topic("traced")
     before = signed.cluster.messages_in(_TRACE)
     producer = signed.start_producer(trace="true")

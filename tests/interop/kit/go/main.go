@@ -73,6 +73,10 @@ var commands = map[string]func(options) (any, error){
 	"start-transactions": startTransactions,
 	"send-transactions":  sendTransactions,
 	"checks":             takeChecks,
+
+	"start-responder": startResponder,
+	"request":         request,
+	"replies":         replies,
 }
 
 // What is stopped by name.

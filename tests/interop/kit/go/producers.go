@@ -27,7 +27,7 @@ var selectors = map[string]func() producer.QueueSelector{
 // The way in which a producer chooses queues is set when it starts: selector=turns, queue or hash.
 func startProducer(o options) (any, error) {
 	name := o.text("name", "")
-	started, err := rocketmq.NewProducer(
+	chosen := []producer.Option{
 		producer.WithGroupName(o.text("group", name)),
 		producer.WithInstanceName(name),
 		producer.WithNsResolver(primitive.NewPassthroughResolver(o.namesrv())),
@@ -35,7 +35,15 @@ func startProducer(o options) (any, error) {
 		producer.WithCompressMsgBodyOverHowmuch(o.number("compressOver", 4096)),
 		producer.WithQueueSelector(selectors[o.text("selector", "turns")]()),
 		producer.WithCredentials(o.credentials()),
-	)
+	}
+	if o.text("trace", "") == "true" {
+		chosen = append(chosen, producer.WithTrace(&primitive.TraceConfig{
+			GroupName:    name + "-traces",
+			NamesrvAddrs: o.namesrv(),
+			Credentials:  o.credentials(),
+		}))
+	}
+	started, err := rocketmq.NewProducer(chosen...)
 	if err != nil {
 		return nil, err
 	}
