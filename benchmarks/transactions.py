@@ -18,7 +18,7 @@ from time import process_time, time_ns
 
 import uvloop
 
-from kourou.broker import wiring
+from kourou.broker import send_wiring, wiring
 from kourou.broker.connection_state import ConnectionState
 from kourou.broker.controller import BrokerController
 from kourou.config.broker import BrokerConfig
@@ -52,7 +52,7 @@ class Producer:
     def __init__(self, broker: BrokerController, serialize_type: int) -> None:
         services = broker.services
         transactions = wiring.transactions(services)
-        sends, _ = wiring.sends(services, transactions.recent, None)
+        sends, _ = send_wiring.sends(services, transactions.recent, None)
         ends = wiring.transactions_part(services, transactions)
         processors = {**sends.processors(), **ends.processors()}
         self._cycles = services.cycles

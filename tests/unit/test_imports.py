@@ -183,7 +183,7 @@ def test_a_forbidden_import_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert violations(module, "protocol", table()) == [problem]
 
 
-WIRING = ("wiring.py", "pop_wiring.py", "metrics_wiring.py")
+WIRING = ("wiring.py", "send_wiring.py", "pop_wiring.py", "metrics_wiring.py")
 
 
 def test_parts_of_a_broker_take_what_they_use_not_everything() -> None:

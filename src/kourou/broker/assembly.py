@@ -1,7 +1,7 @@
 """RunningBroker: the parts of a broker around its open store, in the order in which they start. And its port,
 the part in which the requests of all others come in, and are answered before it stops.
 
-Not here: what each part is made of (wiring.py), what they share (services.py).
+Not here: what each part is made of (wiring.py, send_wiring.py, pop_wiring.py), what they share (services.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Self
 
 from kourou.access.inner_keys import has_access_control, inner_keys, own_account
-from kourou.broker import pop_wiring, wiring
+from kourou.broker import pop_wiring, send_wiring, wiring
 from kourou.broker.connection_state import ConnectionState
 from kourou.broker.filters.part import FiltersPart
 from kourou.broker.part import BrokerPart, HandlersPart, processors_of
@@ -162,9 +162,9 @@ class RunningBroker:
         )
         config = setup.config
         transactions = wiring.transactions(services)
-        journal = wiring.atomic_journal(services)
+        journal = send_wiring.atomic_journal(services)
         retention = wiring.retention(services, journal)
-        sends, bulk_handler = wiring.sends(services, transactions.recent, setup.kernel.kernel)
+        sends, bulk_handler = send_wiring.sends(services, transactions.recent, setup.kernel.kernel)
         keys, own = inner_keys(config), None
         if keys is None and has_access_control(config):
             own = own_account()
@@ -191,7 +191,7 @@ class RunningBroker:
             self.in_flight,
             self.pops.part,
             sends,
-            wiring.producers_part(services),
+            send_wiring.producers_part(services),
             HandlersPart(wiring.config_processor(services, retention), *setup.handlers),
         )
         client = RemotingClient(
@@ -223,7 +223,7 @@ class RunningBroker:
         )
         handlers = (
             *handlers,
-            wiring.atomic_part(services, journal, client, out_api),
+            send_wiring.atomic_part(services, journal, client, out_api),
             pop_wiring.assignment_part(services, client, out_api),
         )
         self.metrics: BrokerMetrics | None = None

@@ -1,6 +1,6 @@
 """BrokerServices: the objects that the parts of one broker share, and how they are made.
 
-Only the composition root (assembly.py, wiring.py, controller.py) uses it, and programs that look inside a
+Only the composition root (assembly.py, *wiring.py, controller.py) uses it, and programs that look inside a
 broker they embed. Parts and processors do not receive it: each takes the objects that it uses (wiring.py).
 """
 

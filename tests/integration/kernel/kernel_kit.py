@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import pytest
 
-from kourou.broker import wiring
+from kourou.broker import send_wiring
 from kourou.broker.connection_state import ConnectionState, record_born_host
 from kourou.broker.controller import BrokerController
 from kourou.broker.send.fast_send_path import FastSendPath, Sender
@@ -109,7 +109,7 @@ class FedBroker:
         self.taken = self.calls = self.messages = 0
         self.services.store.dispatcher.on_publish.append(self._published)
         kernel = choose_kernel(is_enabled=has_kernel, environ={}).kernel
-        self._sends, self._bulk = wiring.sends(
+        self._sends, self._bulk = send_wiring.sends(
             self.services, HalfMessageCache(), None if kernel is None else self._counting(kernel)
         )
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kourou.broker import wiring
+from kourou.broker import send_wiring, wiring
 from kourou.broker.connection_state import ConnectionState
 from kourou.broker.controller import BrokerController
 from kourou.broker.transactions import half_message_states as half_cache
@@ -65,7 +65,7 @@ class Broker:
         self.services = controller.services
         self.transactions = wiring.transactions(self.services)
         self.transactions.recent = recent
-        sends, _ = wiring.sends(self.services, recent, None)
+        sends, _ = send_wiring.sends(self.services, recent, None)
         ends = wiring.transactions_part(self.services, self.transactions)
         processors = {**sends.processors(), **ends.processors()}
         self.connection = Connection(
