@@ -22,7 +22,8 @@ from kourou.config.metrics_settings import MetricsSettings
 from kourou.config.namesrv import NamesrvConfig
 from kourou.config.namesrv_access_settings import NamesrvAccessSettings
 from kourou.config.other_keys import OTHER_KEYS
-from kourou.config.remoting import RemotingServerSettings, TlsSettings
+from kourou.config.proxy import ProxyConfig
+from kourou.config.remoting import ListeningTlsSettings, OutgoingTlsSettings, RemotingServerSettings
 from kourou.config.replication_settings import ReplicationSettings
 from kourou.config.store_settings import StoreSettings
 
@@ -52,6 +53,10 @@ accepted, with a note about what happens instead.
 `mqadmin updateBrokerConfig` and `updateNamesrvConfig` change keys of a running server and save them to its \
 file. *At start* marks keys whose change takes effect at the next start, which both commands note; all \
 others take effect at once.
+"""
+_PROXY: Final = """\
+Keys of `rmq-proxy.json`, the file of `kourou proxy -c` and `mqbroker --enable-proxy -pc`, a JSON object; \
+those of *TLS of outgoing connections* and *Access control* above may stand in it, too ([grpc.md](grpc.md)).
 """
 _CLIENTS: Final = """\
 The Python client takes its options as keywords: [client-options.md](client-options.md). These keys may \
@@ -88,12 +93,20 @@ def reference() -> str:
     parts += ["## Name server\n", _rows(_honoured(NamesrvConfig)), *_sections(NamesrvAccessSettings)]
     parts += [
         "## Both\n",
-        *_sections(ComponentConfig, RemotingServerSettings, TlsSettings, InnerCredentialsSettings),
+        *_sections(
+            ComponentConfig,
+            RemotingServerSettings,
+            ListeningTlsSettings,
+            OutgoingTlsSettings,
+            InnerCredentialsSettings,
+        ),
     ]
+    parts += ["## Proxy\n", _PROXY, *_sections(ProxyConfig)]
     parts += ["## Clients\n", _CLIENTS, _names("key", _CLIENT_KEYS)]
     parts += ["## Environment\n", _names("variable", _VARIABLES)]
     parts += ["## Broker: accepted, without effect\n", _no_effect(broker)]
     parts += ["## Name server: accepted, without effect\n", _no_effect(namesrv)]
+    parts += ["## Proxy: accepted, without effect\n", _no_effect(ProxyConfig.known_keys())]
     parts += ["## Components that do not exist here\n", _others()]
     return "\n".join(parts)
 

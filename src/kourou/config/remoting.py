@@ -163,8 +163,8 @@ _tls = partial(setting, "TLS", live=False, protected=True, shown=False)
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
-class TlsSettings:
-    """RocketMQ's TLS keys. Certificates and keys are PEM files; host names are not verified."""
+class ListeningTlsSettings:
+    """The TLS keys of a component with a listening address. Certificates and keys are PEM files."""
 
     tls_config_file: str = _tls(
         "tls.config.file",
@@ -246,33 +246,47 @@ class TlsSettings:
         None,
         "The CA certificates that client certificates must be signed by.",
     )
-    tls_enable: bool = _tls("tls.enable", BOOL, False, "Encrypt outgoing connections.")
-    tls_enable_ha: bool | None = _tls(
+
+
+_outgoing = partial(setting, "TLS of outgoing connections", live=False, protected=True, shown=False)
+
+
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class OutgoingTlsSettings:
+    """The TLS keys of a component that connects to others; host names are not verified."""
+
+    tls_enable: bool = _outgoing("tls.enable", BOOL, False, "Encrypt outgoing connections.")
+    tls_enable_ha: bool | None = _outgoing(
         "tls.enable.ha",
         BOOL,
         None,
         "Kourou's own: encrypt a slave's link to its master. If not set, links to masters of Kourou are as "
         "`tls.enable` says, and those to Apache's, which offer no TLS there, are not encrypted.",
     )
-    tls_client_cert_path: str | None = _tls(
+    tls_client_cert_path: str | None = _outgoing(
         "tls.client.certPath", STRING, None, "The certificate presented on outgoing connections."
     )
-    tls_client_key_path: str | None = _tls("tls.client.keyPath", STRING, None, "Its private key.")
-    tls_client_key_password: str | None = _tls(
+    tls_client_key_path: str | None = _outgoing("tls.client.keyPath", STRING, None, "Its private key.")
+    tls_client_key_password: str | None = _outgoing(
         "tls.client.keyPassword", STRING, None, "The password of that key. Never shown.", secret=True
     )
-    tls_client_auth_server: bool = _tls(
+    tls_client_auth_server: bool = _outgoing(
         "tls.client.authServer",
         BOOL,
         False,
         "Verify the server's certificate on outgoing connections; false trusts any.",
     )
-    tls_client_trust_cert_path: str | None = _tls(
+    tls_client_trust_cert_path: str | None = _outgoing(
         "tls.client.trustCertPath",
         STRING,
         None,
         "The CA certificates that server certificates must be signed by.",
     )
+
+
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class TlsSettings(ListeningTlsSettings, OutgoingTlsSettings):
+    """RocketMQ's TLS keys."""
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
