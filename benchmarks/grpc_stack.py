@@ -1,7 +1,8 @@
 """HTTP/2 stacks for gRPC compared: processor time of a unary call that does nothing.
 
 Each stack serves one method in a process of its own. The load comes from the stubs of Apache's Go client
-(grpc_load): 1 KiB of body, the client's seven metadata items, one call and 64 calls in flight. Needs Go, grpcio, grpclib and h2.
+(grpc_load): 1 KiB of body, the client's seven metadata items, one call and 64 calls in flight. Needs
+Go, grpcio, grpclib and h2.
 
     python -m benchmarks.grpc_stack
 """
