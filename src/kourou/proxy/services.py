@@ -16,13 +16,19 @@ from kourou.proxy.clients.registry import ClientRegistry
 from kourou.proxy.clients.renewals import Renewals
 from kourou.proxy.http2.call import Handler
 from kourou.proxy.links.broker_link import Brokers
+from kourou.proxy.messages.limits import MessageLimits
 from kourou.proxy.service.acks import Acks, Handles
+from kourou.proxy.service.broker_requests import BrokerRequests
 from kourou.proxy.service.dead_letters import DeadLetters, Leftovers
 from kourou.proxy.service.handlers import HandlerMaker, path_of
 from kourou.proxy.service.heartbeats import Heartbeats, Registrations
 from kourou.proxy.service.pulls import Pulls
+from kourou.proxy.service.recalls import Recalls
 from kourou.proxy.service.receives import Receives
+from kourou.proxy.service.routes import Routes
+from kourou.proxy.service.sends import Sends
 from kourou.proxy.service.telemetry import Telemetry
+from kourou.proxy.service.transactions import Transactions
 from kourou.transport.tasks import TaskOwner
 
 _TELEMETRY: Final = path_of("Telemetry")
@@ -40,9 +46,10 @@ class Services:
         tasks: TaskOwner,
         *,
         policy: ClientPolicy | None = None,
+        limits: MessageLimits | None = None,
         clock: Clock | None = None,
     ) -> None:
-        policy, clock = policy or ClientPolicy(), clock or Clock()
+        policy, limits, clock = policy or ClientPolicy(), limits or MessageLimits(), clock or Clock()
         self.clients = ClientRegistry(brokers, access, tasks)
         self.held = HeldMessages()
         self.renewals = Renewals(self.held, tasks)
@@ -52,9 +59,15 @@ class Services:
         self._telemetry = Telemetry(self.clients, brokers, access, registrations, tasks, policy)
         handles = Handles(self.held, clock.wall_ms)
         leftovers = Leftovers()
+        transactions = Transactions()
+        self.clients.on_request = BrokerRequests(transactions, tasks).handle
         make = HandlerMaker(self.clients, tasks)
         self.handlers: dict[str, Handler] = {
             _TELEMETRY: self._telemetry.telemetry,
+            **Routes(brokers, access).handlers(make),
+            **Sends(brokers, transactions, limits, tasks, now_ms=clock.wall_ms).handlers(make),
+            **transactions.handlers(make),
+            **Recalls(brokers, limits).handlers(make),
             **Heartbeats(self.clients, registrations).handlers(make),
             **Receives(brokers, self.held, leftovers, policy, tasks, clock.wall_ns).handlers(make),
             **Acks(handles).handlers(make),

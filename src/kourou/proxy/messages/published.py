@@ -15,7 +15,13 @@ from typing import Final
 
 from kourou.protocol.codes import MessageSysFlag
 from kourou.protocol.compression import MAX_BODY_BYTES
-from kourou.protocol.properties import KEY_SEPARATOR, RESERVED_PROPERTIES, MessageConst, property_pair
+from kourou.protocol.properties import (
+    KEY_SEPARATOR,
+    MAX_SENT_PROPERTIES_BYTES,
+    RESERVED_PROPERTIES,
+    MessageConst,
+    property_pair,
+)
 from kourou.proxy.messages.limits import MessageLimits
 from kourou.proxy.messages.message_types import LITE_TOPIC_PROPERTY
 from kourou.proxy.messages.statuses import StatusError
@@ -117,13 +123,26 @@ def publish(message: Message, topic: str, *, limits: MessageLimits, now_ms: int,
     return Published(
         topic=topic,
         body=body,
-        properties="".join(parts),
+        properties=_joined(parts),
         sys_flag=sys_flag,
         message_id=message_id,
         kind=kind,
         message_group=message_group,
         born_ms=born_ms,
     )
+
+
+def _joined(pairs: list[str]) -> str:
+    """The property string. StatusError: no record has room for it."""
+    text = "".join(pairs)
+    # No character has more bytes in UTF-8: short text need not be encoded to be measured.
+    if len(text) * 4 > MAX_SENT_PROPERTIES_BYTES and len(text.encode()) > MAX_SENT_PROPERTIES_BYTES:
+        raise StatusError(
+            Code.MESSAGE_PROPERTIES_TOO_LARGE,
+            f"all properties together have {len(text.encode())} bytes; "
+            f"at most {MAX_SENT_PROPERTIES_BYTES} are allowed",
+        )
+    return text
 
 
 def _is_text(text: str) -> bool:
