@@ -108,13 +108,19 @@ def test_limits_can_be_switched_off() -> None:
     )
     published(
         b"",
-        {f"{number:0100}": "v" * 100 for number in range(200)},
+        {f"{number:050}": "v" * 50 for number in range(200)},
         limits,
         message_group="g" * 200,
         delivery_timestamp=at(99 * DAY_S),
         message_type=MessageType.TRANSACTION,
         orphaned_transaction_recovery_duration=Duration(seconds=99_999),
     )
+
+
+def test_no_record_has_room_for_more_than_32_kib_of_properties() -> None:
+    with pytest.raises(StatusError) as refused:
+        published(trace_context="ü" * 16_000)
+    assert refused.value.code == Code.MESSAGE_PROPERTIES_TOO_LARGE
 
 
 def test_properties_of_all_kinds() -> None:
