@@ -97,6 +97,10 @@ class SettledRecords(Protocol):
         """Records up to there are entered from now on, or were passed over."""
         ...
 
+    def delivering(self, phy_offset: int, topic: str, tags: str | None) -> None:
+        """The record there is delivered to this topic."""
+        ...
+
     def forget_settled(self, phy_offsets: Iterable[int]) -> None:
         """They will not be asked for again."""
         ...
@@ -445,6 +449,8 @@ class TimerService:
         entered_ms, taken_ms = self._wall_ms(unit.write_ms), self._now_ms()
         properties = set_property(properties, MessageConst.PROPERTY_TIMER_ENQUEUE_MS, str(entered_ms))
         properties = set_property(properties, MessageConst.PROPERTY_TIMER_DEQUEUE_MS, str(taken_ms))
+        if self.settled is not None and not unit.is_roll:
+            self.settled.delivering(unit.phy_offset, target.topic, target.tags)
         if unit.is_roll:
             target = target._replace(topic=TIMER_TOPIC, queue_id=0)
             rolled = get_property(properties, _ROLL_TIMES) or "0"

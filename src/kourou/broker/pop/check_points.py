@@ -7,8 +7,8 @@ knows where they lie (`phy_offset`, `ack_phy_offsets`), and the place of the che
     on the wheel     the records wait as timer messages. When the check point is finished they are settled:
                      the timers need not deliver them, neither the check point nor its acks. If the timers
                      have entered the check point, they have to enter its acks, too: a restart finds both.
-    in the queue     the timers have delivered the check point to its revive queue. Then its acks have to
-                     follow, or a restart would find it without them.
+    in the queue     the timers have delivered the check point to its revive queue, or are about to. Then its
+                     acks have to follow, or a restart would find it without them.
 
 The progress of a revive queue lies just below its oldest open check point, else at the last record that was
 read.
@@ -23,7 +23,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from kourou.protocol.pop.revive_records import CheckPointBody, CheckPointKey
+from kourou.protocol.names import REVIVE_LOG_TOPIC_PREFIX
+from kourou.protocol.pop.revive_records import CHECK_POINT_TAG, CheckPointBody, CheckPointKey
 
 _BUCKET_MS: Final = 100
 """Check points are due together that end within such a time: they are taken up to so much late."""
@@ -170,6 +171,8 @@ class CheckPointTable:
         self._overdue: deque[CheckPoint] = deque()
         # Whether the record need not even be entered.
         self._settled: dict[int, bool] = {}
+        # Check points that are delivered, and not read in their revive queues yet.
+        self._delivering: set[int] = set()
         self._entered_phy_offset = -1
         self._revive_queues: dict[int, _ReviveQueue] = {}
         self._counts: dict[tuple[str, str], dict[int, int]] = {}
@@ -243,7 +246,7 @@ class CheckPointTable:
         if not check_point.is_open:
             if was_open:
                 self._close(check_point)
-            elif ack_phy_offset is not None and check_point.place == _ON_WHEEL:  # of a late ack
+            elif ack_phy_offset is not None and self._is_on_wheel(check_point):  # of a late ack
                 self._settled[ack_phy_offset] = not self._is_entered(check_point)
         return new.bit_count()
 
@@ -254,11 +257,14 @@ class CheckPointTable:
             del self._queues[queue.topic, queue.group, queue.queue_id, queue.broker_name]
         self._open_count -= 1
         self._unschedule(check_point)
-        if check_point.place == _ON_WHEEL:
+        if self._is_on_wheel(check_point):
             is_needless = not self._is_entered(check_point)
             self._settled.update(dict.fromkeys(check_point.ack_phy_offsets, is_needless))
         if check_point.place < 0:  # what arrives of it is not taken for a new one
             self._settled[check_point.phy_offset] = True
+
+    def _is_on_wheel(self, check_point: CheckPoint) -> bool:
+        return check_point.place == _ON_WHEEL and check_point.phy_offset not in self._delivering
 
     def _is_entered(self, check_point: CheckPoint) -> bool:
         return check_point.phy_offset <= self._entered_phy_offset
@@ -275,10 +281,20 @@ class CheckPointTable:
         """The timers enter what lies up to there."""
         self._entered_phy_offset = max(self._entered_phy_offset, phy_offset)
 
+    def delivering(self, phy_offset: int, topic: str, tags: str | None) -> None:
+        """The timers put the record there into a queue of this topic."""
+        if tags == CHECK_POINT_TAG and topic.startswith(REVIVE_LOG_TOPIC_PREFIX):
+            self._delivering.add(phy_offset)
+
+    def delivered(self, phy_offset: int) -> None:
+        """A check point was read in its revive queue that was made from the record there."""
+        self._delivering.discard(phy_offset)
+
     def forget_settled(self, phy_offsets: Iterable[int]) -> None:
         """These records were passed over: they are not asked for again."""
         for phy_offset in phy_offsets:
             self._settled.pop(phy_offset, None)
+            self._delivering.discard(phy_offset)  # its delivery has failed before
 
     # -- time --------------------------------------------------------------------------------------
 

@@ -42,8 +42,10 @@ class RevivePopMarks:
         }
 
     def durable_steps(self) -> Steps[None]:
-        """Have the records of all pops so far on disk. OSError: they are not."""
-        count = self._counts.check_points
+        """Have the records of all pops so far on disk, and what was revived: the progress of the revive
+        queues counts it. OSError: they are not."""
+        counts = self._counts
+        count = counts.check_points + counts.revived + counts.dead_letters
         if count == self._durable_count:
             return
         log_end = self._log.max_phy_offset

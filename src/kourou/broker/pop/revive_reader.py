@@ -153,6 +153,7 @@ class ReviveReader:
         table = self._table
         # A record that the timers have delivered says what it was made from.
         origins = (record.prepared_transaction_offset - 1, record.phy_offset)
+        table.delivered(origins[0])
         if any(map(table.is_settled, origins)):
             table.forget_settled(origins)
             return

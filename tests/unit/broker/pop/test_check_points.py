@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 
 from kourou.broker.pop.check_points import CheckPoint, CheckPointTable
+from kourou.protocol.names import REVIVE_LOG_TOPIC_PREFIX
 from kourou.protocol.pop.revive_records import CheckPointBody, CheckPointKey
 
 BROKER = "broker-a"
@@ -91,6 +92,21 @@ def test_the_acks_of_a_check_point_in_the_revive_queue_follow_it_there() -> None
     table.place(found, 5)
     table.finish(found, 0b110, 300)
     assert table.settled_count == 0
+
+
+def test_the_acks_of_a_check_point_that_is_being_delivered_follow_it_too() -> None:
+    table = CheckPointTable(BROKER)
+    found = add(table, body(), phy_offset=1)
+    table.finish(found, 0b011, ack_phy_offset=2)
+    table.delivering(1, f"{REVIVE_LOG_TOPIC_PREFIX}C", "ck")
+    table.delivering(2, f"{REVIVE_LOG_TOPIC_PREFIX}C", "ack")
+    table.finish(found, 0b100, ack_phy_offset=3)
+    assert [table.is_settled(phy_offset) for phy_offset in (1, 2, 3)] == [True, False, False]
+    # Otherwise a kill before the progress of the queue is on disk finds it there without them.
+    other = add(table, body(20), phy_offset=4)
+    table.delivering(4, "TopicOfAUser", "ck")
+    table.finish(other, 0b111, ack_phy_offset=5)
+    assert table.is_settled(5)
 
 
 def test_an_ack_that_is_stored_behind_the_last_one_is_settled_too() -> None:
