@@ -8,6 +8,7 @@ from typing import Final, Protocol, Self
 from kourou.access.gate import AccessGate
 from kourou.client.core.credentials import Credentials
 from kourou.client.core.settings import ClientSettings
+from kourou.metrics.families import Family
 from kourou.protocol.signature import SigningKeys
 from kourou.proxy.access.grpc_login import GatedAccess
 from kourou.proxy.http2.server import GrpcServer
@@ -66,8 +67,16 @@ class Proxy:
             cycles=cycles,
         )
         access = GatedAccess(self._gate)
-        services = self._services = Services(cluster, access, tasks)
-        server = self._server = GrpcServer(services.handlers, STREAMS, self._settings.grpc, cycles=cycles)
+        settings = self._settings
+        services = self._services = Services(
+            cluster,
+            access,
+            tasks,
+            policy=settings.clients,
+            limits=settings.messages,
+            client_expiry_s=settings.client_expiry_s,
+        )
+        server = self._server = GrpcServer(services.handlers, STREAMS, settings.grpc, cycles=cycles)
         try:
             await cluster.start()
             services.start()
@@ -111,6 +120,10 @@ class Proxy:
         if self._cluster is None or self._server is None or not self._server.port:
             return "the proxy is starting"
         return await self._cluster.why_not_ready()
+
+    async def metric_families(self) -> list[Family]:
+        """The metrics of this moment."""
+        return []
 
     @property
     def port(self) -> int:

@@ -12,7 +12,7 @@ from kourou.clock import Clock
 from kourou.proxy.access.grpc_login import ProxyAccess
 from kourou.proxy.clients.client_settings import ClientPolicy
 from kourou.proxy.clients.held_messages import HeldMessages
-from kourou.proxy.clients.registry import ClientRegistry
+from kourou.proxy.clients.registry import EXPIRY_S, ClientRegistry
 from kourou.proxy.clients.renewals import Renewals
 from kourou.proxy.http2.call import Handler
 from kourou.proxy.links.broker_link import Brokers
@@ -47,10 +47,11 @@ class Services:
         *,
         policy: ClientPolicy | None = None,
         limits: MessageLimits | None = None,
+        client_expiry_s: float = EXPIRY_S,
         clock: Clock | None = None,
     ) -> None:
         policy, limits, clock = policy or ClientPolicy(), limits or MessageLimits(), clock or Clock()
-        self.clients = ClientRegistry(brokers, access, tasks)
+        self.clients = ClientRegistry(brokers, access, tasks, expiry_s=client_expiry_s)
         self.held = HeldMessages()
         self.renewals = Renewals(self.held, tasks)
         registrations = Registrations(brokers, tasks)

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kourou.protocol.signature import SigningKeys
+from kourou.proxy.clients.client_settings import ClientPolicy
+from kourou.proxy.clients.registry import EXPIRY_S
 from kourou.proxy.http2.settings import GrpcServerConfig
+from kourou.proxy.messages.limits import MessageLimits
 from kourou.transport.settings import ClientTlsConfig, ServerTlsConfig
 
 DEFAULT_PORT = 8081
@@ -34,5 +37,11 @@ class ProxySettings:
     follows_users: bool = False
     """Whether calls are checked by the users and policies of the brokers, which are read with the own account
     (`authenticationEnabled`). Not with a broker of the same process: its gate decides."""
+    clients: ClientPolicy = field(default_factory=ClientPolicy)
+    """What clients are told."""
+    client_expiry_s: float = EXPIRY_S
+    """How long a client stays registered without a call or an open Telemetry stream."""
+    messages: MessageLimits = field(default_factory=MessageLimits)
+    """What messages may be."""
     has_metrics: bool = False
     """Whether calls are measured."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kourou.config.remoting import RemotingSettings
+from kourou.config.remoting import OutgoingTlsSettings, RemotingSettings
 from kourou.transport.certificate_user import CertificateUser
 from kourou.transport.settings import (
     ClientAuth,
@@ -82,14 +82,19 @@ def client_settings(config: RemotingSettings, connect_timeout_ms: int = 3_000) -
     return RemotingClientConfig(
         connect_timeout_ms=connect_timeout_ms,
         limits=_limits(config),
-        tls=ClientTlsConfig(
-            enable=config.tls_enable,
-            cert_path=_path(config.tls_client_cert_path),
-            key_path=_path(config.tls_client_key_path),
-            key_password=config.tls_client_key_password,
-            trust_cert_path=_path(config.tls_client_trust_cert_path),
-            auth_server=config.tls_client_auth_server,
-        ),
+        tls=outgoing_tls(config),
+    )
+
+
+def outgoing_tls(config: OutgoingTlsSettings) -> ClientTlsConfig:
+    """TLS of outgoing connections."""
+    return ClientTlsConfig(
+        enable=config.tls_enable,
+        cert_path=_path(config.tls_client_cert_path),
+        key_path=_path(config.tls_client_key_path),
+        key_password=config.tls_client_key_password,
+        trust_cert_path=_path(config.tls_client_trust_cert_path),
+        auth_server=config.tls_client_auth_server,
     )
 
 
