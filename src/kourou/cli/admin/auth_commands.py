@@ -81,41 +81,35 @@ def _words(args: ParsedArgs, name: str) -> list[str]:
     return [word.strip() for word in args.text(name).split(",") if word.strip()]
 
 
-def _show_change(change: str) -> Callable[[list[Outcome], Screen], None]:
-    def show(outcomes: list[Outcome], screen: Screen) -> None:
-        show_outcomes(outcomes, screen, lambda address: f"{change} to {address} success.")
+def _changing(
+    name: str,
+    done: str,
+    change: Callable[[Admin, Sequence[str], ParsedArgs], Awaitable[list[Outcome]]],
+    *options: Option,
+    about: str,
+    example: str,
+    question: Callable[[ParsedArgs], str] | None = None,
+) -> AdminCommand:
+    """A command that changes something at masters and slaves; `done` is what Apache's says of each."""
 
-    return show
+    async def ask(call: Call) -> list[Outcome]:
+        return await change(call.admin, await chosen_brokers(call), call.args)
+
+    def show(outcomes: list[Outcome], screen: Screen) -> None:
+        show_outcomes(outcomes, screen, lambda address: f"{done} to {address} success.")
+
+    return AdminCommand(
+        name=name,
+        about=about,
+        example=f"{name} -n 127.0.0.1:9876 -c DefaultCluster {example}",
+        options=(*_CHANGED_AT, *options),
+        ask=ask,
+        show=show,
+        question=question,
+    )
 
 
 # -- users -------------------------------------------------------------------------------------------
-
-
-async def _create_user(call: Call) -> list[Outcome]:
-    args = call.args
-    return await create_user(
-        call.admin,
-        await chosen_brokers(call),
-        args.text("username"),
-        args.text("password"),
-        user_type=args.get("userType"),
-    )
-
-
-async def _update_user(call: Call) -> list[Outcome]:
-    args = call.args
-    return await update_user(
-        call.admin,
-        await chosen_brokers(call),
-        args.text("username"),
-        password=args.get("password"),
-        user_type=args.get("userType"),
-        user_status=args.get("userStatus"),
-    )
-
-
-async def _delete_user(call: Call) -> list[Outcome]:
-    return await delete_user(call.admin, await chosen_brokers(call), call.args.text("username"))
 
 
 async def _get_user(call: Call) -> UsersOf | None:
@@ -165,27 +159,6 @@ def _show_users(found: UsersOf | None, screen: Screen) -> None:
 def _entries(args: ParsedArgs) -> AclInfo:
     return entries_of(
         _words(args, "resources"), _words(args, "actions"), _words(args, "sourceIp"), args.text("decision")
-    )
-
-
-async def _create_acl(call: Call) -> list[Outcome]:
-    brokers = await chosen_brokers(call)
-    return await create_acl(call.admin, brokers, call.args.text("subject"), _entries(call.args))
-
-
-async def _update_acl(call: Call) -> list[Outcome]:
-    brokers = await chosen_brokers(call)
-    return await update_acl(call.admin, brokers, call.args.text("subject"), _entries(call.args))
-
-
-async def _delete_acl(call: Call) -> list[Outcome]:
-    args = call.args
-    return await delete_acl(
-        call.admin,
-        await chosen_brokers(call),
-        args.text("subject"),
-        resource=args.get("resources"),
-        policy_type=args.get("policyType"),
     )
 
 
@@ -284,42 +257,45 @@ _ENTRY: Final = (
 )
 
 AUTH_COMMANDS: Final = (
-    AdminCommand(
-        name="createUser",
+    _changing(
+        "createUser",
+        "create user",
+        lambda admin, brokers, args: create_user(
+            admin, brokers, args.text("username"), args.text("password"), user_type=args.get("userType")
+        ),
+        _USER,
+        required("p", "password", "the password, which is the secret key of clients"),
+        value("t", "userType", "Super or Normal (default)"),
         about="Create a user.",
-        example="createUser -n 127.0.0.1:9876 -c DefaultCluster -u alice -p secret -t Normal",
-        options=(
-            *_CHANGED_AT,
-            _USER,
-            required("p", "password", "the password, which is the secret key of clients"),
-            value("t", "userType", "Super or Normal (default)"),
-        ),
-        ask=_create_user,
-        show=_show_change("create user"),
+        example="-u alice -p secret -t Normal",
     ),
-    AdminCommand(
-        name="updateUser",
+    _changing(
+        "updateUser",
+        "update user",
+        lambda admin, brokers, args: update_user(
+            admin,
+            brokers,
+            args.text("username"),
+            password=args.get("password"),
+            user_type=args.get("userType"),
+            user_status=args.get("userStatus"),
+        ),
+        _USER,
+        *one_of(
+            value("p", "password", "the new password"),
+            value("t", "userType", "Super or Normal"),
+            value("s", "userStatus", "enable or disable"),
+        ),
         about="Change a user's password, type or status.",
-        example="updateUser -n 127.0.0.1:9876 -c DefaultCluster -u alice -s disable",
-        options=(
-            *_CHANGED_AT,
-            _USER,
-            *one_of(
-                value("p", "password", "the new password"),
-                value("t", "userType", "Super or Normal"),
-                value("s", "userStatus", "enable or disable"),
-            ),
-        ),
-        ask=_update_user,
-        show=_show_change("update user"),
+        example="-u alice -s disable",
     ),
-    AdminCommand(
-        name="deleteUser",
+    _changing(
+        "deleteUser",
+        "delete user",
+        lambda admin, brokers, args: delete_user(admin, brokers, args.text("username")),
+        _USER,
         about="Delete a user with all policies.",
-        example="deleteUser -n 127.0.0.1:9876 -c DefaultCluster -u alice",
-        options=(*_CHANGED_AT, _USER),
-        ask=_delete_user,
-        show=_show_change("delete user"),
+        example="-u alice",
         question=lambda args: f"Delete user {args.text('username')} and all policies of that user?",
     ),
     AdminCommand(
@@ -346,35 +322,37 @@ AUTH_COMMANDS: Final = (
         ask=_copy_users,
         show=_show_copies("user"),
     ),
-    AdminCommand(
-        name="createAcl",
+    _changing(
+        "createAcl",
+        "create acl",
+        lambda admin, brokers, args: create_acl(admin, brokers, args.text("subject"), _entries(args)),
+        *_ENTRY,
         about="Grant permissions to a user.",
-        example="createAcl -n 127.0.0.1:9876 -c DefaultCluster -s User:alice -r Topic:Orders -a Pub -d Allow",
-        options=(*_CHANGED_AT, *_ENTRY),
-        ask=_create_acl,
-        show=_show_change("create acl"),
+        example="-s User:alice -r Topic:Orders -a Pub -d Allow",
     ),
-    AdminCommand(
-        name="updateAcl",
+    _changing(
+        "updateAcl",
+        "update acl",
+        lambda admin, brokers, args: update_acl(admin, brokers, args.text("subject"), _entries(args)),
+        *_ENTRY,
         about="Change a user's permissions.",
-        example="updateAcl -n 127.0.0.1:9876 -c DefaultCluster -s User:alice -r Topic:Orders -a Pub,Sub "
-        "-d Allow",
-        options=(*_CHANGED_AT, *_ENTRY),
-        ask=_update_acl,
-        show=_show_change("update acl"),
+        example="-s User:alice -r Topic:Orders -a Pub,Sub -d Allow",
     ),
-    AdminCommand(
-        name="deleteAcl",
-        about="Revoke a user's permissions, all of them or those for one resource.",
-        example="deleteAcl -n 127.0.0.1:9876 -c DefaultCluster -s User:alice -r Topic:Orders",
-        options=(
-            *_CHANGED_AT,
-            _SUBJECT,
-            value("r", "resources", "the resource; all policies of the user if not given"),
-            value("t", "policyType", "Custom (default) or Default"),
+    _changing(
+        "deleteAcl",
+        "delete acl",
+        lambda admin, brokers, args: delete_acl(
+            admin,
+            brokers,
+            args.text("subject"),
+            resource=args.get("resources"),
+            policy_type=args.get("policyType"),
         ),
-        ask=_delete_acl,
-        show=_show_change("delete acl"),
+        _SUBJECT,
+        value("r", "resources", "the resource; all policies of the user if not given"),
+        value("t", "policyType", "Custom (default) or Default"),
+        about="Revoke a user's permissions, all of them or those for one resource.",
+        example="-s User:alice -r Topic:Orders",
     ),
     AdminCommand(
         name="getAcl",
