@@ -47,12 +47,13 @@ class ConsumerOffsetTable(Body):
 
     4.9 has no `data_version`; `pull_offset_table` (5.x) is for groups that pull by themselves. Kourou's own:
     `popped_from`, ends of queues by topic and queue id; the table counts all pops whose records lie below.
+    Its queue ids are texts: 5.x fails to skip an unknown field with integer keys, and loads no offset then.
     """
 
     offset_table: dict[str, dict[Int32, Int64]] = {}
     pull_offset_table: dict[str, dict[Int32, Int64]] | None = None
     data_version: DataVersion | None = None
-    popped_from: dict[str, dict[Int32, Int64]] | None = field(default=None, name="__kourouPoppedFrom")
+    popped_from: dict[str, dict[str, Int64]] | None = field(default=None, name="__kourouPoppedFrom")
 
 
 class OverflowFloorTable(Body):

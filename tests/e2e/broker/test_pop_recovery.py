@@ -217,7 +217,7 @@ async def test_offsets_count_all_pops_whose_records_lie_below_the_note(tmp_path:
         await prepare(peer, 2)
         await take(peer, [0, 1])
     text = (tmp_path / "store" / "config" / "consumerOffset.json").read_text()
-    note = f'"__kourouPoppedFrom":{{"{REVIVE}":{{}},"rmq_sys_wheel_timer":{{0:1}}}}'
+    note = f'"__kourouPoppedFrom":{{"{REVIVE}":{{}},"rmq_sys_wheel_timer":{{"0":1}}}}'
     assert note in "".join(text.split())
 
 

@@ -81,16 +81,25 @@ class ConsumerOffsetManager(ConfigTable):
         if stored is not None:
             self.offset_table.update(stored.offset_table)
             self._names = None
-            self._popped_from = stored.popped_from or {}
+            self._popped_from = {
+                topic: {int(queue_id): end for queue_id, end in ends.items()}
+                for topic, ends in (stored.popped_from or {}).items()
+            }
             if stored.data_version is not None:  # 4.9 has none
                 self.data_version = stored.data_version
 
     def snapshot(self) -> ConsumerOffsetTable:
+        popped_from = self.current_popped_from()
         return ConsumerOffsetTable(
             _copied(self.offset_table),
             _copied(self._pull_offsets) or None,
             self.data_version,
-            self.current_popped_from(),
+            None
+            if popped_from is None
+            else {
+                topic: {str(queue_id): end for queue_id, end in ends.items()}
+                for topic, ends in popped_from.items()
+            },
         )
 
     def _steps_before(self) -> Steps[None]:
