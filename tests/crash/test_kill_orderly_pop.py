@@ -1,8 +1,8 @@
 """kill -9 of a broker at any moment of orderly POP: no message that was acknowledged comes again, none is
 passed over, and a queue stays blocked until the time of what was popped from it is over.
 
-A round: a consumer pops a few messages of one queue, acknowledges some of them in order, and pops again,
-while the broker is killed and started. Offsets are written every 5 s, so that most of what counts is in the
+A consumer pops a few messages of one queue, acknowledges some of them in order, and pops again, while the
+broker is killed and started. Offsets are written every 5 s, so that most of what counts is in the
 journal.
 """
 
@@ -12,6 +12,8 @@ import asyncio
 import random
 from contextlib import suppress
 from pathlib import Path
+
+import pytest
 
 from kourou.errors import RemotingError
 from kourou.protocol.codes import RequestCode, ResponseCode
@@ -32,7 +34,10 @@ from tests.e2e.broker.broker_kit import send_header
 TOPIC, GROUP = "OrderedTopic", "ordered"
 # Longer than a start takes, or so short that the round goes on.
 _LONG_MS, _SHORT_MS = 2_500, 60
-_SENT = 300
+_KILLS = 20
+"""In one round."""
+_AHEAD = 200
+"""So many messages wait when a life begins."""
 _CALL_MS = 3_000
 
 
@@ -42,6 +47,7 @@ class OrderedConsumer:
     def __init__(self, address: str) -> None:
         self._address = address
         self.client: RemotingClient
+        self.sent = 0
         self.next_offset = 0
         """The first message that is not known to be acknowledged."""
         self.asked_offset = 0
@@ -131,17 +137,20 @@ class OrderedConsumer:
             )
 
 
-async def send(address: str) -> None:
+async def send(address: str, consumer: OrderedConsumer) -> None:
+    """Have messages wait for the consumer; their bodies are their offsets."""
     client = RemotingClient()
-    for number in range(_SENT):
+    while consumer.sent < consumer.next_offset + _AHEAD:
         header = send_header(TOPIC, default_topic_queue_nums=1)
-        command = RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, header, b"%d" % number)
+        command = RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, header, b"%d" % consumer.sent)
         assert (await client.call(address, command, _CALL_MS)).code == 0
+        consumer.sent += 1
     await client.stop()
 
 
 async def live(broker: KilledBroker, consumer: OrderedConsumer, chance: random.Random) -> None:
     """Consume until the broker is killed."""
+    await send(broker.address, consumer)
     consumer.client = RemotingClient()
     work = asyncio.ensure_future(consumer.run(chance))
     done, _ = await asyncio.wait([work], timeout=chance.uniform(0.05, 1.2))
@@ -157,26 +166,30 @@ async def finish(consumer: OrderedConsumer, chance: random.Random) -> None:
     """Consume the rest."""
     consumer.client = RemotingClient()
     async with asyncio.timeout(60):
-        while consumer.next_offset < _SENT:
+        while consumer.next_offset < consumer.sent:
             await consumer.consume(chance, acks_all=True)
             await asyncio.sleep(0.005)
     await consumer.client.stop()
 
 
-def test_orderly_pop_goes_on_after_every_kill(folder: Path) -> None:
+def run(folder: Path, seed: int) -> None:
+    chance = random.Random(seed)
     broker = KilledBroker(folder, defaultTopicQueueNums=1)
     consumer = OrderedConsumer(broker.address)
+    for _ in range(_KILLS):
+        broker.start()
+        asyncio.run(live(broker, consumer, chance))
+    assert consumer.attempts > _KILLS
     broker.start()
-    asyncio.run(send(broker.address))
-    broker.kill()
-    for seed in seeds("orderly POP under kills", seconds=12, full=200):
-        with replayable(seed):
-            broker.start()
-            asyncio.run(live(broker, consumer, random.Random(seed)))
-        if consumer.next_offset > _SENT * 3 // 4:
-            break
-    assert consumer.attempts > 10
-    broker.start()
-    asyncio.run(finish(consumer, random.Random(1)))
+    asyncio.run(finish(consumer, chance))
     broker.stop()
     assert_store_ok(folder / "store")
+
+
+@pytest.mark.slow
+def test_orderly_pop_goes_on_after_every_kill(folder: Path) -> None:
+    for seed in seeds(f"{_KILLS} kills under orderly POP", seconds=12, full=60):
+        with replayable(seed):
+            root = folder / str(seed)
+            root.mkdir()
+            run(root, seed)

@@ -1,5 +1,5 @@
 """kill -9 of a broker while a program pops, acknowledges, prolongs and drops messages: each message is
-handled, and none that was acknowledged comes again."""
+handled, none comes again before its invisible time is over, and none that was acknowledged comes again."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from kourou.protocol.command import RemotingCommand
 from kourou.protocol.headers.pop import (
     AckMessageRequestHeader,
     ChangeInvisibleTimeRequestHeader,
+    ChangeInvisibleTimeResponseHeader,
     PopMessageRequestHeader,
     PopMessageResponseHeader,
 )
@@ -34,7 +35,9 @@ from tests.e2e.broker.broker_kit import send_header
 
 TOPIC, GROUP = "TopicTest", "poppers"
 INVISIBLE_MS = 1_500
-_LIVES = 3
+_KILLS = 20
+"""In one round."""
+_ROUNDING_MS = 20
 _TIMEOUT_MS = 3_000
 
 
@@ -51,6 +54,9 @@ class Popper:
         self.handled: set[int] = set()
         self.acked: set[int] = set()
         self.came_again: list[int] = []
+        self.came_early: list[tuple[int, int]] = []
+        self._visible_ms: dict[int, int] = {}
+        """Before this a message may not come again: the end of its invisible time, as far as it is known."""
         self.popped: Counter[int] = Counter()
 
     async def call(self, command: RemotingCommand) -> RemotingCommand:
@@ -97,6 +103,10 @@ class Popper:
             self.popped[number] += 1
             if number in self.acked:
                 self.came_again.append(number)
+            early_ms = self._visible_ms.get(number, 0) - handle.pop_time
+            if early_ms > _ROUNDING_MS:
+                self.came_early.append((number, early_ms))
+            self._visible_ms[number] = handle.visible_again_ms
             await self._handle(number, handle, drops)
         return len(messages)
 
@@ -128,12 +138,7 @@ class Popper:
         if fate < 0.2:
             return  # it comes again
         if fate < 0.4:
-            change = ChangeInvisibleTimeRequestHeader(
-                **fields,  # type: ignore[arg-type]
-                extra_info=handle.encode(),
-                invisible_time=self._chance.choice((0, 500, 2_500)),
-            )
-            await self.call(RemotingCommand.request(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, change))
+            await self._change(number, fields, handle, self._chance.choice((0, 500, 2_500)))
             return
         ack = AckMessageRequestHeader(**fields, extra_info=handle.encode())  # type: ignore[arg-type]
         self.handled.add(number)
@@ -142,16 +147,32 @@ class Popper:
         if answer.code == 0 and in_time:
             self.acked.add(number)
 
+    async def _change(
+        self, number: int, fields: dict[str, object], handle: ReceiptHandle, invisible_ms: int
+    ) -> None:
+        # It holds or not, if the broker is killed meanwhile.
+        now_ms = time.time_ns() // 1_000_000
+        self._visible_ms[number] = min(self._visible_ms[number], now_ms + invisible_ms)
+        header = ChangeInvisibleTimeRequestHeader(
+            **fields,  # type: ignore[arg-type]
+            extra_info=handle.encode(),
+            invisible_time=invisible_ms,
+        )
+        answer = await self.call(RemotingCommand.request(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, header))
+        if answer.code == 0:
+            changed = answer.header(ChangeInvisibleTimeResponseHeader)
+            self._visible_ms[number] = changed.pop_time + changed.invisible_time
+
 
 async def run(root: Path, seed: int) -> None:
     chance = random.Random(seed)
     broker = KilledBroker(root, mappedFileSizeCommitLog=4 * 1024 * 1024)
     popper = Popper(broker.address, seed, count())
     try:
-        for _ in range(_LIVES):
+        for _ in range(_KILLS):
             await asyncio.to_thread(broker.start, flushDiskType=chance.choice(("ASYNC_FLUSH", "SYNC_FLUSH")))
             work = asyncio.ensure_future(popper.work(drops=True))
-            await asyncio.sleep(chance.uniform(1.0, 3.5))
+            await asyncio.sleep(chance.uniform(0.1, 1.5))
             broker.kill()
             work.cancel()
             await asyncio.wait([work])
@@ -166,6 +187,7 @@ async def run(root: Path, seed: int) -> None:
         await asyncio.sleep(INVISIBLE_MS / 1000 + 3)
         await popper.pop()
         assert not popper.came_again, "acknowledged, and yet it came again"
+        assert not popper.came_early, "came again before its invisible time was over, by so many ms"
     finally:
         await popper.client.stop()
         broker.kill()
@@ -174,7 +196,7 @@ async def run(root: Path, seed: int) -> None:
 
 @pytest.mark.slow
 async def test_popped_messages_are_handled_over_kills(tmp_path: Path) -> None:
-    for seed in seeds("kill -9 with popped messages", seconds=15, full=60):
+    for seed in seeds(f"{_KILLS} kills with popped messages", seconds=15, full=60):
         with replayable(seed):
             folder = tmp_path / str(seed)
             folder.mkdir()
