@@ -2,7 +2,7 @@
 
 Pure: no clock, no files. A check point is a run of messages that one pop took from one queue. It is open
 until all of them are acked, revived or dropped. The records of the revive topic make the table durable. It
-knows where they lie (`phy_offset`, `ack_phy_offsets`), and the place of the check point in the revive queue.
+has their places in the log (`phy_offset`, `ack_phy_offsets`), and the check point's in the revive queue.
 
     on the wheel     the records wait as timer messages. When the check point is finished they are settled:
                      the timers need not deliver them, neither the check point nor its acks. If the timers

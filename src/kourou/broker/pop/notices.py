@@ -1,4 +1,4 @@
-"""PopNotices: tells consumers that there is something to pop, now or as soon as it comes.
+"""PopNotices: notifies consumers that there is something to pop, now or as soon as it comes.
 
 A request waits as a pop does (pop_polling.py), in lines of its own. It takes nothing: another consumer may be
 faster. Not here: requests and answers on the wire (pop_processor.py).

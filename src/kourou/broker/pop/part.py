@@ -1,6 +1,6 @@
 """InFlightPart: the messages in flight, from the start of a broker to its stop.
 
-A slave knows of none: it has the records of its master, and reads them when it is started as a master.
+A slave keeps no table: it has the records of its master, and reads them when it is started as a master.
 """
 
 from __future__ import annotations

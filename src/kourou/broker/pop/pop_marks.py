@@ -1,7 +1,7 @@
 """RevivePopMarks: where the records of pops end, for `consumerOffset.json`, and having them on disk before
 it.
 
-Without the record of a pop nobody delivers its messages again: the offsets that count it must not outlive it.
+Without the record of a pop its messages are not delivered again: offsets that count it must not outlive it.
 """
 
 from __future__ import annotations

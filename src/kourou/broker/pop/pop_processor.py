@@ -134,7 +134,7 @@ class PopProcessor:
         self.charge: Callable[[Request, int, int], None] | None = None
 
     def processors(self) -> dict[int, Processor]:
-        """Who handles which request code."""
+        """The request codes handled here."""
         return {
             RequestCode.POP_MESSAGE: self.pop,
             RequestCode.PEEK_MESSAGE: self.peek,

@@ -130,7 +130,7 @@ class PopRun:
         self.is_walked = False
         self.has_waited = False
         self.again_ms: int | None = None
-        """When there may be something that no arrival tells of."""
+        """When there may be something without a message arriving."""
         self.problem: Exception | None = None
 
     def look_again(self, in_ms: int) -> None:
