@@ -168,6 +168,7 @@ async def test_messages_of_a_topic_or_group_that_is_gone_are_dropped(tmp_path: P
             services.groups.delete(GROUP)
         clock.advance(INVISIBLE_MS + 200)
         await until(lambda: in_flight(peer).counts.dropped == 2)
+        assert in_flight(peer).counts.acked == 0
         assert RETRY not in services.topics.table
         assert in_flight(peer).count(TOPIC, GROUP) == 0
 

@@ -179,7 +179,7 @@ class ReviveService:
             )
         unacked = [(check_point, check_point.unacked) for check_point in check_points]
         # Beside their check points, which may be far from due: a restart has to find both.
-        await self._stored(unacked, self._log.ack)
+        await self._stored(unacked, partial(self._log.ack, is_consumed=False))
         self._counts.dropped += sum(bits.bit_count() for _, bits in unacked)
 
     # -- reading -----------------------------------------------------------------------------------
