@@ -14,15 +14,14 @@ import asyncio
 import json
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import uvloop
+from tests.interop.kit import go_programs
 
 from benchmarks._cpu_time import own_s
-from benchmarks._grpc_load import build_load
 from kourou.proxy.http2 import connection as own_connection
 from kourou.proxy.http2.call import Call
 from kourou.proxy.http2.server import GrpcServer
@@ -57,8 +56,9 @@ async def serve_hpack() -> int:
 
 
 async def serve_grpcio() -> int:
-    import grpc
     import grpc.aio
+
+    import grpc
 
     async def reply(request: bytes, context: object) -> bytes:
         return ANSWER
@@ -213,18 +213,17 @@ def main() -> None:
     if options.serve:
         uvloop.run(serve(options.serve))
         return
-    with tempfile.TemporaryDirectory() as folder:
-        load = build_load(Path(folder))
-        print("| stack | in flight | calls/s | processor time of the server, µs per call | p50 ms | p99 ms |")
-        print("|---|---|---|---|---|---|")
-        for stack in STACKS:
-            for in_flight in (1, 64):
-                row = measure(stack, load, in_flight, options.seconds)
-                print(
-                    f"| {stack} | {in_flight} | {row['per_s']:,.0f} | {row['cpu_us']:.0f} "
-                    f"| {row['p50_ms']:.2f} | {row['p99_ms']:.2f} |",
-                    flush=True,
-                )
+    load = go_programs.program(Path(__file__).parent / "grpc_load")
+    print("| stack | in flight | calls/s | processor time of the server, µs per call | p50 ms | p99 ms |")
+    print("|---|---|---|---|---|---|")
+    for stack in STACKS:
+        for in_flight in (1, 64):
+            row = measure(stack, load, in_flight, options.seconds)
+            print(
+                f"| {stack} | {in_flight} | {row['per_s']:,.0f} | {row['cpu_us']:.0f} "
+                f"| {row['p50_ms']:.2f} | {row['p99_ms']:.2f} |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -31,7 +31,6 @@ var (
 	mode     = flag.String("mode", "send", "send, or receive (and ack)")
 	topic    = flag.String("topic", "bench", "")
 	group    = flag.String("group", "bench", "")
-	broker   = flag.String("broker", "", "name of the broker to receive from")
 	inFlight = flag.Int("in-flight", 1, "concurrent calls")
 	channels = flag.Int("connections", 1, "")
 	seconds  = flag.Float64("seconds", 5, "")
@@ -43,6 +42,8 @@ var (
 )
 
 const clientID = "bench@1234@0@1a2b3c4d5e"
+
+var broker string
 
 type worker struct {
 	client pb.MessagingServiceClient
@@ -73,6 +74,17 @@ func checkOk(status *pb.Status, what string) {
 	if status != nil && status.Code != pb.Code_OK && status.Code != pb.Code_MULTIPLE_RESULTS {
 		fatal(fmt.Errorf("%s: %v", what, status))
 	}
+}
+
+// brokerOf asks for the route, as a client does before it receives.
+func brokerOf(client pb.MessagingServiceClient) string {
+	answer, err := client.QueryRoute(withMetadata(context.Background()), &pb.QueryRouteRequest{
+		Topic: resource(*topic),
+		Endpoints: &pb.Endpoints{Scheme: pb.AddressScheme_IPv4,
+			Addresses: []*pb.Address{{Host: "127.0.0.1", Port: 8081}}}})
+	fatal(err)
+	checkOk(answer.Status, "route")
+	return answer.MessageQueues[0].Broker.Name
 }
 
 func resource(name string) *pb.Resource { return &pb.Resource{Name: name} }
@@ -146,7 +158,7 @@ func (w *worker) receiveAndAck() {
 		Group: resource(*group),
 		MessageQueue: &pb.MessageQueue{
 			Topic: resource(*topic), Id: -1, Permission: pb.Permission_READ_WRITE,
-			Broker: &pb.Broker{Name: *broker}},
+			Broker: &pb.Broker{Name: broker}},
 		FilterExpression:   &pb.FilterExpression{Type: pb.FilterType_TAG, Expression: "*"},
 		BatchSize:          int32(*batch),
 		InvisibleDuration:  durationpb.New(60 * time.Second),
@@ -195,6 +207,9 @@ func main() {
 		clients[i] = pb.NewMessagingServiceClient(channel)
 		if !*isBare {
 			telemetry(clients[i])
+		}
+		if *mode == "receive" && broker == "" {
+			broker = brokerOf(clients[i])
 		}
 	}
 	var isMeasuring, isOver atomic.Bool

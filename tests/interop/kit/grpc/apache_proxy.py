@@ -27,6 +27,7 @@ def launch_apache_proxy(
     grpc_port: int = 0,
     properties: Mapping[str, str] | None = None,
     proxy_settings: Mapping[str, object] | None = None,
+    jvm_options: Sequence[str] = apache.TEST_JVM_OPTIONS,
 ) -> ServerProcess:
     """Launch the proxy with a broker of its own, whose properties are those of a broker's file;
     `.wait_ready()` waits until gRPC is served. Its port is that of gRPC."""
@@ -52,7 +53,7 @@ def launch_apache_proxy(
         "remotingListenPort": free_port(),
         **(proxy_settings or {}),
     }
-    command = apache.java_command(PROXY_SET, home, (*apache.TEST_JVM_OPTIONS, *apache.DISK_OPTIONS))
+    command = apache.java_command(PROXY_SET, home, (*jvm_options, *apache.DISK_OPTIONS))
     broker_conf, proxy_conf = home / "broker.conf", home / "rmq-proxy.json"
     broker_conf.write_text("".join(f"{key}={value}\n" for key, value in broker.items()))
     proxy_conf.write_text(json.dumps(settings))
