@@ -11,12 +11,14 @@ from typing import Final
 
 from kourou.protocol.names import is_dlq_topic, is_retry_topic
 from kourou.protocol.priority import MESSAGE_TYPE
-from kourou.protocol.properties import MessageConst
+from kourou.protocol.properties import RESERVED_PROPERTIES, MessageConst
 from kourou.proxy.messages.statuses import StatusError
 from kourou.proxy.wire.rocketmq_v2 import Code, MessageType
 
 LITE_TOPIC_PROPERTY: Final = "__LITE_TOPIC"
 """Names the lite topic of a message within its topic, in RocketMQ 5.5."""
+SYSTEM_PROPERTIES: Final = RESERVED_PROPERTIES | {LITE_TOPIC_PROPERTY, MessageConst.PROPERTY_ORIGIN_GROUP}
+"""Names that are no user properties to clients of 5.5; to those of 4.9 some are."""
 _MIXED: Final = "MIXED"
 _TYPES: Final = {kind.name: kind for kind in MessageType if kind is not MessageType.MESSAGE_TYPE_UNSPECIFIED}
 _OF_MIXED: Final = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION)

@@ -18,19 +18,17 @@ from kourou.protocol.compression import MAX_BODY_BYTES
 from kourou.protocol.properties import (
     KEY_SEPARATOR,
     MAX_SENT_PROPERTIES_BYTES,
-    RESERVED_PROPERTIES,
     MessageConst,
     property_pair,
 )
 from kourou.proxy.messages.limits import MessageLimits
-from kourou.proxy.messages.message_types import LITE_TOPIC_PROPERTY
+from kourou.proxy.messages.message_types import SYSTEM_PROPERTIES
 from kourou.proxy.messages.statuses import StatusError
 from kourou.proxy.messages.times import MAX_TIME_MS, timestamp_ms
 from kourou.proxy.wire.rocketmq_v2 import Code, Encoding, Message, MessageType, SystemProperties
 
 _COMPRESSED: Final = MessageSysFlag.COMPRESSED.value
 _PREPARED: Final = MessageSysFlag.TRANSACTION_PREPARED_TYPE.value
-_NOT_FOR_USERS: Final = RESERVED_PROPERTIES | {LITE_TOPIC_PROPERTY}
 # Java's ISO control characters; those that separate properties are two of them.
 _find_control: Final = re.compile("[\x00-\x1f\x7f-\x9f]").search
 _ADLER: Final = struct.Struct(">I")
@@ -183,8 +181,8 @@ def _check_user(user: dict[str, str], limits: MessageLimits) -> None:
             Code.MESSAGE_PROPERTIES_TOO_LARGE,
             f"the message has {len(user)} user properties; at most {limits.max_user_properties} are allowed",
         )
-    if not _NOT_FOR_USERS.isdisjoint(user):
-        (name, *_) = _NOT_FOR_USERS.intersection(user)
+    if not SYSTEM_PROPERTIES.isdisjoint(user):
+        (name, *_) = SYSTEM_PROPERTIES.intersection(user)
         raise StatusError(
             Code.ILLEGAL_MESSAGE_PROPERTY_KEY, f"property {name!r} belongs to RocketMQ; choose another name"
         )

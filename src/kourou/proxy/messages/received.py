@@ -14,12 +14,12 @@ from kourou.errors import ProtocolError
 from kourou.protocol.atomic import ATOMIC_PROPERTY
 from kourou.protocol.message import MessageExt
 from kourou.protocol.producer_sequence import SEQUENCE_PROPERTY
-from kourou.protocol.properties import RESERVED_PROPERTIES, MessageConst
-from kourou.proxy.messages.message_types import LITE_TOPIC_PROPERTY, type_of_properties
+from kourou.protocol.properties import MessageConst
+from kourou.proxy.messages.message_types import LITE_TOPIC_PROPERTY, SYSTEM_PROPERTIES, type_of_properties
 from kourou.proxy.messages.times import MAX_TIME_MS, set_timestamp
 from kourou.proxy.wire.rocketmq_v2 import DigestType, Encoding, Message, SystemProperties
 
-_NOT_SHOWN: Final = RESERVED_PROPERTIES | {LITE_TOPIC_PROPERTY, ATOMIC_PROPERTY, SEQUENCE_PROPERTY}
+_NOT_SHOWN: Final = SYSTEM_PROPERTIES | {ATOMIC_PROPERTY, SEQUENCE_PROPERTY}
 _KEYS: Final = MessageConst.PROPERTY_KEYS
 _TAGS: Final = MessageConst.PROPERTY_TAGS
 _BORN_HOST: Final = MessageConst.PROPERTY_BORN_HOST

@@ -78,6 +78,7 @@ def test_a_message_of_a_remoting_producer() -> None:
                 "shop": "7",
                 "__SHARDINGKEY": "g",
                 "__KOUROU_SEQ": "x",
+                "ORIGIN_GROUP": "g",
                 "_SYS_MSG_PRIORITY_": "2",
             },
             reconsume_times=2,
