@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Final, Protocol, Self
 
@@ -11,8 +12,10 @@ from kourou.client.core.settings import ClientSettings
 from kourou.metrics.families import Family
 from kourou.protocol.signature import SigningKeys
 from kourou.proxy.access.grpc_login import GatedAccess
+from kourou.proxy.call_latency import CallLatency
 from kourou.proxy.http2.server import GrpcServer
 from kourou.proxy.links.cluster import Cluster, LocalBroker
+from kourou.proxy.metrics import proxy_families
 from kourou.proxy.services import STREAMS, Services
 from kourou.proxy.settings import ProxySettings
 from kourou.transport.addresses import join_address
@@ -51,6 +54,7 @@ class Proxy:
         self._cluster: Cluster | None = None
         self._services: Services | None = None
         self._server: GrpcServer | None = None
+        self._latency: CallLatency | None = None
 
     async def start(self) -> None:
         """On return clients can connect. ConfigError: the port cannot be had, or a file of TLS cannot be
@@ -68,6 +72,8 @@ class Proxy:
         )
         access = GatedAccess(self._gate)
         settings = self._settings
+        if settings.has_metrics:
+            self._latency = CallLatency(asyncio.get_running_loop().time)
         services = self._services = Services(
             cluster,
             access,
@@ -75,6 +81,7 @@ class Proxy:
             policy=settings.clients,
             limits=settings.messages,
             client_expiry_s=settings.client_expiry_s,
+            meter=self._latency,
         )
         server = self._server = GrpcServer(services.handlers, STREAMS, settings.grpc, cycles=cycles)
         try:
@@ -122,8 +129,10 @@ class Proxy:
         return await self._cluster.why_not_ready()
 
     async def metric_families(self) -> list[Family]:
-        """The metrics of this moment."""
-        return []
+        """The metrics of this moment; none unless it runs and they are measured."""
+        if self._latency is None or self._server is None or self._services is None:
+            return []
+        return proxy_families(self._server, self._services, self._latency)
 
     @property
     def port(self) -> int:

@@ -10,6 +10,7 @@ from typing import Final
 
 from kourou.clock import Clock
 from kourou.proxy.access.grpc_login import ProxyAccess
+from kourou.proxy.call_latency import CallLatency
 from kourou.proxy.clients.client_settings import ClientPolicy
 from kourou.proxy.clients.held_messages import HeldMessages
 from kourou.proxy.clients.registry import EXPIRY_S, ClientRegistry
@@ -48,6 +49,7 @@ class Services:
         policy: ClientPolicy | None = None,
         limits: MessageLimits | None = None,
         client_expiry_s: float = EXPIRY_S,
+        meter: CallLatency | None = None,
         clock: Clock | None = None,
     ) -> None:
         policy, limits, clock = policy or ClientPolicy(), limits or MessageLimits(), clock or Clock()
@@ -62,7 +64,7 @@ class Services:
         leftovers = Leftovers()
         transactions = Transactions()
         self.clients.on_request = BrokerRequests(transactions, tasks).handle
-        make = HandlerMaker(self.clients, tasks)
+        make = HandlerMaker(self.clients, tasks, meter)
         self.handlers: dict[str, Handler] = {
             _TELEMETRY: self._telemetry.telemetry,
             **Routes(brokers, access).handlers(make),

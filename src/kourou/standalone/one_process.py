@@ -99,11 +99,12 @@ class Standalone:
         return None if self._http is None else self._http.address
 
     async def metric_families(self) -> list[Family]:
-        """The metrics of broker and name server; none before they serve."""
+        """The metrics of broker, name server and proxy; none before they serve."""
         if self._namesrv is None or self._broker is None:
             return []
         own = await self._namesrv.metric_families(with_process=False)
-        return [*await self._broker.metric_families(), *own]
+        proxy = [] if self._proxy is None else await self._proxy.metric_families()
+        return [*await self._broker.metric_families(), *own, *proxy]
 
     async def exporter_families(self) -> list[Family]:
         """The metrics of the broker under the names of rocketmq-exporter."""

@@ -254,7 +254,8 @@ class Supervisor:
         from kourou.transport.metrics_http import EXPORTER_METRICS, METRICS, merged_handler, metrics_handler
 
         async def own() -> list[Family]:
-            return [] if self._namesrv is None else await self._namesrv.metric_families()
+            parts = (self._namesrv, self._proxy)
+            return [each for part in parts if part is not None for each in await part.metric_families()]
 
         async def none() -> list[Family]:
             return []

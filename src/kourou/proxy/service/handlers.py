@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, Generic, Protocol, Self, TypeAlias, TypeVar
 
+from kourou.proxy.call_latency import CallLatency
 from kourou.proxy.clients.proxy_client import ProxyClient
 from kourou.proxy.clients.registry import ClientRegistry
 from kourou.proxy.http2.call import Call, Handler
@@ -33,6 +34,9 @@ class WireRequest(Protocol):
 class WireResponse(Protocol):
     """A response message of protobuf: each has a status."""
 
+    @property
+    def status(self) -> Status: ...
+
     def __init__(self, *, status: Status | None = ...) -> None: ...
 
     def SerializeToString(self) -> bytes: ...
@@ -46,20 +50,30 @@ T = TypeVar("T")
 class Answer(Generic[ResponseT]):
     """The response of one call, still to be given. After the end of the call nothing has an effect."""
 
-    __slots__ = ("_response_type", "call")
+    __slots__ = ("_began_s", "_meter", "_response_type", "call")
 
-    def __init__(self, call: Call, response_type: type[ResponseT]) -> None:
+    def __init__(self, call: Call, response_type: type[ResponseT], meter: CallLatency | None = None) -> None:
         self.call = call
         self._response_type = response_type
+        self._meter = meter
+        self._began_s = 0.0 if meter is None else meter.now_s()
 
     def send(self, response: ResponseT) -> None:
         """Answer the call."""
         self.call.reply(response.SerializeToString())
+        if self._meter is not None:
+            self._meter.answered(self.call.path, response.status.code, self._began_s)
 
     def fail(self, error: BaseException) -> None:
         """Answer with the status of a failure."""
         # A stream of responses with one message looks like a unary response.
-        self.call.reply(self._response_type(status=status_of(error)).SerializeToString())
+        self.send(self._response_type(status=status_of(error)))
+
+    def finish(self, code: int) -> None:
+        """End a stream of responses, whose status had this code."""
+        self.call.finish()
+        if self._meter is not None:
+            self._meter.answered(self.call.path, code, self._began_s)
 
     def after(self, future: asyncio.Future[T], work: Callable[[T], None]) -> None:
         """Continue with the result of `future`. Its failure, and one of `work`, becomes the answer."""
@@ -81,9 +95,10 @@ CoroutineWork: TypeAlias = Callable[[ProxyClient, RequestT, Call], Coroutine[Any
 class HandlerMaker:
     """Makes handlers. Every RPC goes through `ClientRegistry.of`: no handler is made without."""
 
-    def __init__(self, clients: ClientRegistry, tasks: TaskOwner) -> None:
+    def __init__(self, clients: ClientRegistry, tasks: TaskOwner, meter: CallLatency | None = None) -> None:
         self._clients = clients
         self._tasks = tasks
+        self._meter = meter
 
     def by_callback(
         self,
@@ -92,10 +107,10 @@ class HandlerMaker:
         work: CallbackWork[RequestT, ResponseT],
     ) -> Handler:
         """A handler without a task: for RPCs that are called for each message, or wait for long."""
-        client_of, decode = self._clients.of, request_type.FromString
+        client_of, decode, meter = self._clients.of, request_type.FromString, self._meter
 
         def handle(call: Call) -> None:
-            answer = Answer(call, response_type)
+            answer = Answer(call, response_type, meter)
             try:
                 client = client_of(call)
                 try:

@@ -104,9 +104,9 @@ class Pulls:
 
         def received(head: CommandHead, body: bytes) -> None:
             if head.code == ResponseCode.SUCCESS:
-                _send_pulled(answer.call, head, body, tags)
+                _send_pulled(answer, head, body, tags)
             elif head.code in _NOTHING:
-                _send_nothing(answer.call, head)
+                _send_nothing(answer, head)
             elif head.code == ResponseCode.PULL_OFFSET_MOVED:
                 raise StatusError(Code.ILLEGAL_OFFSET, _moved(queue, request.offset, head))
             else:
@@ -198,7 +198,10 @@ async def _call(
     return answer
 
 
-def _send_pulled(call: Call, head: CommandHead, body: bytes, tags: frozenset[str]) -> None:
+def _send_pulled(
+    answer: Answer[PullMessageResponse], head: CommandHead, body: bytes, tags: frozenset[str]
+) -> None:
+    call = answer.call
     call.send(PullMessageResponse(status=make_status(Code.OK)).SerializeToString())
     for message in decode_records(body):
         # Brokers compare only hashes of tags.
@@ -206,20 +209,20 @@ def _send_pulled(call: Call, head: CommandHead, body: bytes, tags: frozenset[str
             response = PullMessageResponse()
             fill_message(response.message, message)
             call.send(response.SerializeToString())
-    _send_next(call, head)
+    _send_next(answer, head, Code.OK)
 
 
-def _send_nothing(call: Call, head: CommandHead) -> None:
-    call.send(
+def _send_nothing(answer: Answer[PullMessageResponse], head: CommandHead) -> None:
+    answer.call.send(
         PullMessageResponse(status=make_status(Code.MESSAGE_NOT_FOUND, "no new message")).SerializeToString()
     )
-    _send_next(call, head)
+    _send_next(answer, head, Code.MESSAGE_NOT_FOUND)
 
 
-def _send_next(call: Call, head: CommandHead) -> None:
+def _send_next(answer: Answer[PullMessageResponse], head: CommandHead, code: Code) -> None:
     next_offset = decode_ext(head, PullMessageResponseHeader).next_begin_offset
-    call.send(PullMessageResponse(next_offset=next_offset).SerializeToString())
-    call.finish()
+    answer.call.send(PullMessageResponse(next_offset=next_offset).SerializeToString())
+    answer.finish(code)
 
 
 def _moved(queue: MessageQueue, offset: int, head: CommandHead) -> str:

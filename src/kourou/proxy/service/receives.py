@@ -271,7 +271,7 @@ class _Receive:
         for message in chosen:
             call.send(message)
         call.send(ReceiveMessageResponse(delivery_timestamp=timestamp).SerializeToString())
-        call.finish()
+        self._answer.finish(Code.OK)
 
     def _hold(self, delivered: list[tuple[str, ReceiptHandle, int]]) -> None:
         held, now_s = self._service.held, self._service.now_s()
