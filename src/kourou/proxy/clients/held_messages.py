@@ -40,7 +40,6 @@ class HeldMessage:
         "_waiting",
         "client",
         "expires_s",
-        "failures",
         "handle",
         "is_gone",
         "is_settled",
@@ -69,8 +68,6 @@ class HeldMessage:
         self.received_s = received_s
         self.expires_s = expires_s
         self.renewals = 0
-        self.failures = 0
-        """Extensions that have failed since the last that has not."""
         self.slot = 0
         self.is_gone = False
         """Whether it is not extended any more."""

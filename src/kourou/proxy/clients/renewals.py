@@ -27,7 +27,6 @@ _log = logging.getLogger(__name__)
 _EXTENSIONS_MS: Final = tuple(minutes * 60_000 for minutes in (1, 3, 5, 10, 30, 60))
 _MAX_HOLD_S: Final = 3 * 3600.0
 """A message is given back after so long: its consumer hangs. 3 h as in Apache's proxy."""
-_MAX_FAILURES: Final = 3
 GIVE_BACK_MS: Final = 1_000
 """When a message that nobody has got any more is delivered again."""
 _AT_ONCE: Final = 100
@@ -76,8 +75,7 @@ class Renewals:
 
     def _extend(self, held: HeldMessage, now_s: float) -> None:
         invisible_ms = _EXTENSIONS_MS[min(held.renewals, len(_EXTENSIONS_MS) - 1)]
-        is_last = held.failures >= _MAX_FAILURES or now_s - held.received_s > _MAX_HOLD_S
-        if is_last:
+        if now_s - held.received_s > _MAX_HOLD_S:
             rules = held.client.rules
             invisible_ms = GIVE_BACK_MS if rules is None else rules.retry_delay_ms(held.reconsume_times)
             self._given_up += 1
@@ -94,14 +92,12 @@ class Renewals:
         held.handle = handle_after_change(held.handle, head)
         held.expires_s = self._loop.time() + invisible_ms / 1000
         held.renewals += 1
-        held.failures = 0
         self._renewed += 1
         self._held.schedule(held)
         held.release()
 
     def _not_extended(self, held: HeldMessage, error: Exception) -> None:
         self._failed += 1
-        held.failures += 1
         if isinstance(error, StatusError):
             self._held.remove(held)
         elif not held.is_gone:
