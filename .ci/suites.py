@@ -163,7 +163,7 @@ def ci_tasks() -> list[Task]:
             cores=_WAITS,
             expected_s=400,
         ),
-        interop("messaging", "test_messaging_*.py", "test_delay_handover.py", cores=_WAITS, expected_s=300),
+        interop("messaging", "test_messaging_*.py", "test_*_handover.py", cores=_WAITS, expected_s=300),
         interop("broker", "test_broker_*.py", cores=_WAITS, expected_s=250),
         interop("client", "test_client_*.py", expected_s=170),
         interop(
@@ -286,7 +286,7 @@ def nightly_tasks() -> list[Task]:
         ),
         loops("starts and stops", *found("tests/**/test_starts_and_stops.py"), expected_s=300),
         all_interop("client, all lanes", "test_client_*.py", expected_s=700),
-        all_interop("messaging, all lanes", "test_messaging_*.py", "test_delay_handover.py", expected_s=700),
+        all_interop("messaging, all lanes", "test_messaging_*.py", "test_*_handover.py", expected_s=700),
         all_interop("broker", "test_broker_*.py", expected_s=700),
         all_interop("replication", "test_replication_*.py", "test_failover_*.py", expected_s=350),
         all_interop("mqadmin", "test_mqadmin.py", "test_namesrv*.py", expected_s=300),

@@ -75,21 +75,25 @@ class Scenario:
         """At the second one."""
         await self._go_on_in_order(WirePops(client, address, ORDERED, GROUP))
         pops = WirePops(client, address, TOPIC, GROUP)
+        too_late = set()
         for name in ("acked later", "changed, acked later"):
             await pops.ack(self._kept[name])
+            if self._kept[name].handle.visible_again_ms <= time.time_ns() // 1_000_000:
+                too_late.add(name)  # on a busy machine; it may come again, or not
         retried = self._kept["retried"].body
         (waiting,) = set(RETURNED) - {retried}
         wanted = Counter({(retried, 2): 1, (waiting, 1): 1})
         wanted.update((name, 1) for name in ("changed", "not acked", "short"))
         both = (pops, WirePops(client, address, RETRIED, GROUP))
-        again = await self._pop_again(both, len(wanted))
+        again = await self._pop_again(both, {name for name, _ in wanted})
         again += await self._pop_more(both)
-        assert Counter((held.body, held.message.reconsume_times) for held in again) == wanted
+        found = Counter((held.body, held.message.reconsume_times) for held in again)
+        assert Counter({key: count for key, count in found.items() if key[0] not in too_late}) == wanted
 
-    async def _pop_again(self, both: Sequence[WirePops], count: int) -> list[Held]:
+    async def _pop_again(self, both: Sequence[WirePops], names: set[str]) -> list[Held]:
         found: list[Held] = []
         async with asyncio.timeout(_AGAIN_S):
-            while len(found) < count:
+            while names - {held.body for held in found}:
                 found += await self._pop_and_ack(both)
                 await asyncio.sleep(0.2)
         return found
