@@ -25,7 +25,7 @@ BASELINE_VERSION: Final = os.environ.get("KOUROU_INTEROP_BASELINE_VERSION", "5.5
 BROKER_NAME: Final = "broker-a"
 """The name of a broker under test unless its properties say otherwise."""
 
-_READY_TIMEOUT_S: Final = 30
+_READY_TIMEOUT_S: Final = 120
 
 
 def launch_broker_under_test(
