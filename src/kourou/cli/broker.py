@@ -26,11 +26,14 @@ from kourou.cli.serving import (
 )
 from kourou.config import BrokerConfig, load_broker_config
 from kourou.config.option_names import naming_options
+from kourou.errors import ConfigError
 from kourou.logs import LogConfig, logging_to
 from kourou.store.disk.store_lock import StoreLock
 
 if TYPE_CHECKING:
     from kourou.broker.controller import BrokerController
+    from kourou.cli.proxy import ConfiguredProxy
+    from kourou.config.proxy import ProxyConfig
     from kourou.failover.member import FailoverMember
 
 _log = logging.getLogger(__name__)
@@ -47,6 +50,9 @@ class BrokerOptions(ServerOptions):
     settings: Mapping[str, str] = field(default_factory=dict)
     # A child of `standalone`: no pid file, and it stops when standard input ends.
     is_supervised: bool = False
+    # Whether a proxy for gRPC clients runs in the same process, and its rmq-proxy.json.
+    has_proxy: bool = False
+    proxy_config_file: Path | None = None
 
 
 def run_broker(options: BrokerOptions) -> None:
@@ -58,6 +64,7 @@ def run_broker(options: BrokerOptions) -> None:
         option_names=options.typed,
     )
     notes += _more_notes(config)
+    proxy = _proxy_config(options, config, notes)
     show_notes(notes)
     if printed_config(config, options):
         return
@@ -70,7 +77,7 @@ def run_broker(options: BrokerOptions) -> None:
         naming_options(options.option_names, options.typed),
     ):
         log_start(COMPONENT, notes)
-        _serve(config, log, options)
+        _serve(config, proxy, log, options)
 
 
 def default_log(config: BrokerConfig) -> Path:
@@ -79,17 +86,34 @@ def default_log(config: BrokerConfig) -> Path:
     return Path(config.rocketmq_home or ".") / "logs" / name
 
 
-def _serve(config: BrokerConfig, log: LogConfig, options: BrokerOptions) -> None:
+def _proxy_config(options: BrokerOptions, config: BrokerConfig, notes: list[str]) -> ProxyConfig | None:
+    """The configuration of the proxy in the broker's process; None: there is none. Adds its notes."""
+    if not options.has_proxy:
+        if options.proxy_config_file is not None:
+            notes.append(f"{options.proxy_config_file} is not used: --enable-proxy starts a proxy")
+        return None
+    from kourou.cli.proxy import check_installed
+    from kourou.config.proxy_loader import load_proxy_config
+
+    check_installed()
+    proxy, more = load_proxy_config(options.proxy_config_file, environ=os.environ)
+    notes += more
+    if not (proxy.namesrv_addr or config.namesrv_addr):
+        raise ConfigError("--enable-proxy needs a name server: -n host:port, or namesrvAddr")
+    return proxy
+
+
+def _serve(config: BrokerConfig, proxy: ProxyConfig | None, log: LogConfig, options: BrokerOptions) -> None:
     # Imported late: printing or rejecting a configuration needs no event loop.
     from kourou.cli.service import STORE_STOP, Service, run_server
 
-    async def started(broker: BrokerController | FailoverMember) -> None:
-        _print_booted(broker, log)
-        await _warn_of_address(broker)
+    async def started(server: _BrokerWithProxy) -> None:
+        _print_booted(server.broker, log, server.grpc_line)
+        await _warn_of_address(server.broker)
 
     run_server(
         Service(
-            lambda: make_broker(config),
+            lambda: _BrokerWithProxy(make_broker(config), proxy),
             COMPONENT,
             started,
             None if options.is_supervised else run_folder(os.environ),
@@ -98,6 +122,61 @@ def _serve(config: BrokerConfig, log: LogConfig, options: BrokerOptions) -> None
             shown_name="" if options.is_supervised else f"The broker[{config.broker_name}]",
         )
     )
+
+
+class _BrokerWithProxy:
+    """A broker, and a proxy for gRPC clients in its process if it is configured."""
+
+    def __init__(self, broker: BrokerController | FailoverMember, config: ProxyConfig | None) -> None:
+        self.broker = broker
+        self._config = config
+        self._proxy: ConfiguredProxy | None = None
+
+    @property
+    def address(self) -> str:
+        """The broker's."""
+        return self.broker.address
+
+    @property
+    def grpc_line(self) -> str:
+        """The line with the address of gRPC clients, if there is one."""
+        if self._proxy is None:
+            return ""
+        from kourou.cli.proxy import proxy_line
+
+        return f"{proxy_line(self._proxy)}\n"
+
+    async def start(self) -> None:
+        """Start the broker, then the proxy."""
+        await self.broker.start()
+        if self._config is None:
+            return
+        from kourou.broker.controller import BrokerController
+        from kourou.cli.proxy import ConfiguredProxy
+
+        # The broker of a fail-over set is another object after each change of its role: by TCP.
+        near = self.broker if isinstance(self.broker, BrokerController) else None
+        proxy = ConfiguredProxy(self._config, broker=near, namesrv_addr=self.broker.config.namesrv_addr)
+        try:
+            await proxy.start()
+        except BaseException:
+            await self.broker.stop()
+            raise
+        self._proxy = proxy
+
+    async def stop(self, timeout_ms: int) -> None:
+        """Stop the proxy first: it is a client of the broker."""
+        try:
+            if self._proxy is not None:
+                await self._proxy.stop(timeout_ms)
+        finally:
+            await self.broker.stop(timeout_ms)
+
+    async def wait_failed(self) -> None:
+        """Raise what either died of."""
+        from kourou.transport.tasks import wait_first_failed
+
+        await wait_first_failed(self.broker, self._proxy)
 
 
 def make_broker(config: BrokerConfig) -> BrokerController | FailoverMember:
@@ -119,13 +198,13 @@ async def _warn_of_address(broker: BrokerController | FailoverMember) -> None:
         _log.warning("%s", warning)
 
 
-def _print_booted(broker: BrokerController | FailoverMember, log: LogConfig) -> None:
+def _print_booted(broker: BrokerController | FailoverMember, log: LogConfig, grpc_line: str) -> None:
     # Scripts wait for the start of this line, which is Apache's.
     config = broker.config
     boot = f"The broker[{config.broker_name}, {broker.address}] boot success. serializeType=JSON"
     names = f" and name server is {config.namesrv_addr}" if config.namesrv_addr else ""
     probes = http_lines(broker.probe_address, broker.metrics_address)
-    print(f"{boot}{names}\n{log_place(log)}\n{broker.kernel}\n{probes}", end="", flush=True)
+    print(f"{boot}{names}\n{grpc_line}{log_place(log)}\n{broker.kernel}\n{probes}", end="", flush=True)
 
 
 def _more_notes(config: BrokerConfig) -> list[str]:

@@ -30,6 +30,13 @@ _BROKER_OPTIONS: Final = {
     "storePathRootDir": "--store",
     "namesrvAddr": "-n",
 }
+_PROXY_OPTIONS: Final = {
+    "bindAddress": "--host",
+    "grpcServerPort": "--port",
+    "rocketmqHome": "--home",
+    "httpPort": "--http-port",
+    "namesrvAddr": "-n",
+}
 
 
 # Commands that load the client, which takes 0.2 s, so neither the list nor the start of a server imports
@@ -70,7 +77,7 @@ class _Commands(OneLineGroup):
         """All names: servers, daily work, others."""
         self._load_groups()
         names = [name for name in super().list_commands(ctx) if name not in _LATE]
-        servers, behind = names.index("namesrv") + 1, names.index("admin")
+        servers, behind = names.index("proxy") + 1, names.index("admin")
         return [*names[:servers], *_CONSOLE, *names[servers:behind], *_DAILY, *names[behind:]]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -132,7 +139,7 @@ class _Commands(OneLineGroup):
 def app() -> None:
     """RocketMQ in Python.
 
-    mqshutdown standalone (or broker, namesrv) stops servers that run in the background.
+    mqshutdown standalone (or broker, namesrv, proxy) stops servers that run in the background.
     """
 
 
@@ -260,6 +267,10 @@ def standalone(
 @_home
 @_http_port
 @click.option("settings", "--set", multiple=True, metavar="KEY=VALUE", help="Set a key; may be repeated.")
+@click.option("--enable-proxy", is_flag=True, help="Also serve clients of RocketMQ 5 by gRPC.")
+@click.option(
+    "proxy_config", "--proxy-config", type=Path, metavar="FILE", help="Its configuration, rmq-proxy.json."
+)
 @_log_file
 @_log_level
 @_print_config
@@ -275,6 +286,8 @@ def broker(
     home: Path | None,
     http_port: str | None,
     settings: tuple[str, ...],
+    enable_proxy: bool,
+    proxy_config: Path | None,
     log_file: str | None,
     log_level: LogLevel,
     print_config: bool,
@@ -304,6 +317,8 @@ def broker(
             print_important_config=print_important_config,
             log_file=log_file,
             log_level=log_level,
+            has_proxy=enable_proxy,
+            proxy_config_file=proxy_config,
         )
         run_broker(options)
 
@@ -352,6 +367,67 @@ def namesrv(
         log_level=log_level,
     )
     run_command("kourou namesrv", lambda: run_namesrv(options))
+
+
+@app.command()
+@click.option(
+    "-c",
+    "--config",
+    "--configFile",
+    type=Path,
+    metavar="FILE",
+    help="Apache's configuration, rmq-proxy.json.",
+)
+@_namesrv_addr
+@click.option("--host", metavar="ADDR", help="Address to listen on (bindAddress).")
+@click.option("--port", metavar="PORT", help="Port of gRPC clients (grpcServerPort).")
+@_home
+@_http_port
+@click.option("settings", "--set", multiple=True, metavar="KEY=VALUE", help="Set a key; may be repeated.")
+@_log_file
+@_log_level
+@_print_config
+@_print_important
+def proxy(
+    *,
+    config: Path | None,
+    namesrv_addr: str | None,
+    host: str | None,
+    port: str | None,
+    home: Path | None,
+    http_port: str | None,
+    settings: tuple[str, ...],
+    log_file: str | None,
+    log_level: LogLevel,
+    print_config: bool,
+    print_important_config: bool,
+) -> None:
+    """Run a proxy for gRPC clients in front of brokers."""
+    from kourou.cli.pairs import parse_pairs
+    from kourou.cli.proxy import run_proxy
+    from kourou.cli.serving import ServerOptions
+
+    given = {
+        "bindAddress": host,
+        "grpcServerPort": port,
+        "rocketmqHome": home,
+        "namesrvAddr": namesrv_addr,
+        "httpPort": http_port,
+    }
+
+    def action() -> None:
+        options = ServerOptions(
+            config_file=config,
+            overrides={**parse_pairs("--set", settings), **_texts(given)},
+            option_names=_PROXY_OPTIONS,
+            print_config=print_config,
+            print_important_config=print_important_config,
+            log_file=log_file,
+            log_level=log_level,
+        )
+        run_proxy(options)
+
+    run_command("kourou proxy", action)
 
 
 @app.command()

@@ -34,6 +34,8 @@ def parse(arguments: Sequence[str] | None) -> BrokerOptions:
         print_important_config=given.printImportantConfig,
         log_file=given.logFile,
         is_supervised=given.supervised,
+        has_proxy=given.enable_proxy,
+        proxy_config_file=given.proxyConfigPath,
     )
 
 
@@ -43,6 +45,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add("n", "namesrvAddr", "name servers, as in 192.168.0.1:9876;192.168.0.2:9876", metavar="LIST")
     parser.add("p", "printConfigItem", "print the whole configuration and exit", action="store_true")
     parser.add("m", "printImportantConfig", "print the important part and exit", action="store_true")
+    parser.add_argument(
+        "--enable-proxy", action="store_true", help="also serve gRPC clients, as a proxy in local mode"
+    )
+    parser.add(
+        "pc", "proxyConfigPath", "configuration of that proxy (rmq-proxy.json)", type=Path, metavar="FILE"
+    )
     parser.add("", "logFile", "log file; - logs to the console (Kourou only)", metavar="FILE")
     parser.add_argument("--set", action="append", metavar="KEY=VALUE", help="set a key (Kourou only)")
     parser.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)

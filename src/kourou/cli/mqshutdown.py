@@ -1,4 +1,4 @@
-"""`mqshutdown namesrv|broker|standalone`: stops this user's servers on this machine, found by pid files."""
+"""`mqshutdown namesrv|broker|proxy|standalone`: stops this user's servers on this machine, by pid files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kourou.cli.serving import run_folder
 from kourou.pidfile import STARTING, RunningServer, running_servers
 
 PROGRAM = "mqshutdown"
-COMPONENTS = ("namesrv", "broker", "standalone")
+COMPONENTS = ("namesrv", "broker", "proxy", "standalone")
 # A broker flushes its store before it ends.
 WAIT_SECONDS = 30.0
 _POLL_INTERVAL_SECONDS = 0.02
@@ -36,7 +36,7 @@ def shut_down(component: str, folder: Path, wait_seconds: float = WAIT_SECONDS) 
 
 
 def _name(component: str) -> str:
-    """The display name: two of them have Apache's command names."""
+    """The display name: most have Apache's command names."""
     return component if component == "standalone" else f"mq{component}"
 
 

@@ -28,6 +28,10 @@ def mqnamesrv() -> None:
     _run("mqnamesrv")
 
 
+def mqproxy() -> None:
+    _run("mqproxy")
+
+
 def mqshutdown() -> None:
     _run("mqshutdown")
 

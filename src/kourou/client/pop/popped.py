@@ -123,8 +123,8 @@ def popped_messages(
 
 
 class PoppedHandles:
-    """The handles of one answer: `of` is called for each message of it, in their order. The records of a queue
-    are in the order of `msgOffsetInfo`."""
+    """The handles of one answer: `of` is called for each message of it, in their order. The records of
+    a queue are in the order of `msgOffsetInfo`."""
 
     def __init__(self, header: PopMessageResponseHeader, topic: str, broker_name: str) -> None:
         self._header = header
