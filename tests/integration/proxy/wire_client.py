@@ -97,11 +97,16 @@ class WireClient:
 
     async def telemetry(self, settings: Any) -> Stream:
         """An open Telemetry stream whose settings are answered."""
+        stream, _ = await self.exchange_settings(settings)
+        return stream
+
+    async def exchange_settings(self, settings: Any) -> tuple[Stream, Any]:
+        """An open Telemetry stream, and the settings of the answer."""
         stream = self.open("Telemetry")
         stream.write(TelemetryCommand(settings=settings))
         answer = await stream.next()
         assert answer is not None and answer.HasField("settings"), stream.trailers
-        return stream
+        return stream, answer.settings
 
     async def _read(self) -> None:
         while received := await self._reader.read(1 << 18):

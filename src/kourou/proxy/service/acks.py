@@ -66,9 +66,11 @@ class Handles:
         key: HeldKey,
         work: Callable[[ReceiptHandle, HeldMessage | None], None],
         failed: Callable[[StatusError], None],
+        *,
+        is_ack: bool = False,
     ) -> None:
         """Call `work` with the current handle, now or once it is known; or `failed`: it is over. Work for a
-        held message ends with `settle` or `keep`."""
+        held message ends with `settle` or `keep`. Only an ack may follow what has settled the message."""
         held = self._held.find(client, key)
         if held is None:
             receipt = read_handle(key[2]).receipt
@@ -77,15 +79,19 @@ class Handles:
             else:
                 work(receipt, None)
         else:
-            held.use(partial(self._use_held, held, work, failed))
+            held.use(partial(self._use_held, held, work, failed, is_ack))
 
     def _use_held(
         self,
         held: HeldMessage,
         work: Callable[[ReceiptHandle, HeldMessage | None], None],
         failed: Callable[[StatusError], None],
+        is_ack: bool,
     ) -> None:
-        if held.is_settled or held.expires_s <= self._now_s():
+        if held.is_settled and is_ack:
+            held.release()
+            work(held.handle, None)
+        elif held.is_settled or held.expires_s <= self._now_s():
             self._held.remove(held)
             held.release()
             failed(expired())
@@ -237,14 +243,13 @@ class _AckCall:
         for index, entry in enumerate(self._request.entries):
             key = self._group, self._topic, entry.receipt_handle
             try:
-                self._handles.use(
-                    self._client, key, partial(self._is_ready, index), partial(self._set, index)
-                )
+                ready, failed = partial(self._is_ready, index), partial(self._set, index)
+                self._handles.use(self._client, key, ready, failed, is_ack=True)
             except StatusError as error:
                 self._set(index, error)
-        ready, self._ready = self._ready, None
+        collected, self._ready = self._ready, None
         by_broker: dict[str, list[_ReadyAck]] = {}
-        for ack in ready or ():
+        for ack in collected or ():
             by_broker.setdefault(ack.handle.broker_name, []).append(ack)
         for broker_name, acks in by_broker.items():
             self._send(broker_name, acks)
