@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, Self
 
 from kourou.access.inner_keys import has_access_control, inner_keys, own_account
@@ -309,7 +310,7 @@ class RunningBroker:
         """Connect a client of this process, whose address is `client_name`."""
         self._serving.connect_local(client, client_name)
 
-    @property
+    @cached_property
     def access_gate(self) -> AccessGate | None:
         """What checks requests; None: there is no access control."""
         return wiring.gate_of(self._access)

@@ -7,6 +7,7 @@ raises Http2Error. Not here: other frames (connection.py), responses (response_w
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -65,6 +66,7 @@ class Calls:
         self._resets: dict[int, None] = {}
         self._received_bytes = 0  # since the last WINDOW_UPDATE of the connection
         self._writer: ResponseWriter
+        self._next_deadline_s = math.inf  # or earlier: the call may have ended
         self.last_id = 0
         self.is_draining = False
         """New calls are refused."""
@@ -132,6 +134,8 @@ class Calls:
             now=now,
         )
         self._open[stream_id] = stream
+        if stream.deadline_s is not None and stream.deadline_s < self._next_deadline_s:
+            self._next_deadline_s = stream.deadline_s
         if problem is not None:
             stream.is_half_closed = is_complete
             self._fail(stream, problem)
@@ -290,9 +294,16 @@ class Calls:
 
     def end_late(self, now: float) -> None:
         """End the calls whose deadline has passed."""
+        if now < self._next_deadline_s:
+            return
+        self._next_deadline_s = math.inf
         for stream in self.streams():
-            if stream.deadline_s is not None and stream.deadline_s <= now:
+            if stream.deadline_s is None or stream.is_over:
+                continue
+            if stream.deadline_s <= now:
                 stream.end_with(GrpcCode.DEADLINE_EXCEEDED, "the deadline of the call has passed")
+            else:
+                self._next_deadline_s = min(self._next_deadline_s, stream.deadline_s)
 
     def drop_all(self) -> None:
         """The connection is gone."""

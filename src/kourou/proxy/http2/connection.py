@@ -53,6 +53,7 @@ class Http2Connection(asyncio.Protocol):
         streams: frozenset[str],
         config: GrpcServerConfig,
         budget: ByteBudget,
+        unsent: ByteBudget,
         cycles: Cycles,
         *,
         on_open: Callable[[Http2Connection], None],
@@ -65,7 +66,7 @@ class Http2Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._calls = Calls(handlers, streams, config, budget, spend=self._spend, emptied=self._close_soon)
-        self._writer = ResponseWriter(cycles, config, done=self._calls.sent, abort=self.abort)
+        self._writer = ResponseWriter(cycles, config, unsent, done=self._calls.sent, abort=self.abort)
         self._calls.attach(self._writer)
         self._decoder = frames.FrameDecoder()
         self._headers = HeaderDecoder()
@@ -390,6 +391,10 @@ class Http2Connection(asyncio.Protocol):
         self._calls.headers(flags, stream_id, self._headers.decode(block), self._last_heard)
 
     # -- time --------------------------------------------------------------------------------
+
+    def end_late_calls(self, now: float) -> None:
+        """End the calls whose deadline has passed; `now` is on the loop's clock."""
+        self._calls.end_late(now)
 
     def sweep(self, now: float) -> None:
         """End what has waited too long; `now` is on the loop's clock."""

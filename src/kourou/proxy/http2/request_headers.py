@@ -20,6 +20,8 @@ _REQUIRED: Final = (":method", ":scheme", ":path")
 _CONNECTION_SPECIFIC: Final = frozenset(
     {"connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"}
 )
+_CONTENT_TYPE: Final = "application/grpc"
+_WITH_PARTS: Final = (f"{_CONTENT_TYPE}+", f"{_CONTENT_TYPE};")
 _MAX_SHAPES: Final = 1_024
 _MAX_TIMEOUT_DIGITS: Final = 8
 _UNITS_S: Final = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
@@ -68,7 +70,8 @@ def read_request_head(fields: list[Field], max_list_bytes: int) -> RequestHead:
     del metadata[":scheme"]
     if method != "POST":
         raise HttpStatusError(405, "gRPC calls are POST requests")
-    if not metadata.get("content-type", "").startswith("application/grpc"):
+    content_type = metadata.get("content-type", "")
+    if content_type != _CONTENT_TYPE and not content_type.startswith(_WITH_PARTS):
         raise HttpStatusError(415, "this port speaks gRPC; the content type is application/grpc")
     if metadata.get("te", "trailers") != "trailers":
         raise MalformedRequestError("the header te is not trailers")

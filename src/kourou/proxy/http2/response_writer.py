@@ -19,7 +19,7 @@ from kourou.proxy.http2.call import GrpcCode
 from kourou.proxy.http2.frames import FrameType
 from kourou.proxy.http2.messages import PREFIX, PREFIX_BYTES
 from kourou.proxy.http2.response_headers import ResponseHeaders, encode_status, http_status
-from kourou.proxy.http2.settings import GrpcServerConfig
+from kourou.proxy.http2.settings import ByteBudget, GrpcServerConfig
 from kourou.proxy.http2.stream import Stream
 from kourou.transport.cycles import Cycles
 
@@ -50,6 +50,7 @@ class ResponseWriter:
         "_loop",
         "_out",
         "_out_bytes",
+        "_total",
         "_transport",
         "data_frames",
         "initial_window",
@@ -66,12 +67,14 @@ class ResponseWriter:
         self,
         cycles: Cycles,
         config: GrpcServerConfig,
+        total: ByteBudget,
         *,
         done: Callable[[Stream], None],
         abort: Callable[[str], None],
     ) -> None:
         self._cycles = cycles
         self._config = config
+        self._total = total
         self._done = done
         self._abort = abort
         self._loop = asyncio.get_running_loop()
@@ -148,10 +151,13 @@ class ResponseWriter:
             stream.queue += (prefix, message)
         stream.queued_bytes += size
         self.queued_bytes += size
+        self._total.used += size
         if stream.id not in self._blocked:
             self._pump(stream)
         if self.queued_bytes > self._config.max_unsent_bytes:
             self._abort(f"it left {self.queued_bytes} bytes of responses unread")
+        elif self._total.used > self._total.limit:
+            self._abort(f"responses of all connections that are unread exceed {self._total.limit} bytes")
 
     def finish(self, stream: Stream) -> None:
         """End the response with status OK."""
@@ -211,6 +217,7 @@ class ResponseWriter:
             self.data_frames += 1
         stream.queued_bytes -= sent
         self.queued_bytes -= sent
+        self._total.used -= sent
         if queue:
             if stream.id not in self._blocked:
                 self._blocked[stream.id] = stream
@@ -238,6 +245,7 @@ class ResponseWriter:
         """Send nothing more of a stream."""
         self._blocked.pop(stream.id, None)
         self.queued_bytes -= stream.queued_bytes
+        self._total.used -= stream.queued_bytes
         stream.queued_bytes = 0
         stream.queue.clear()
 
@@ -297,8 +305,7 @@ class ResponseWriter:
             self._abort(f"it left {transport.get_write_buffer_size()} bytes of responses unread")
 
     def close(self) -> None:
-        """Drop what is collected and waits; nothing is sent any more."""
+        """Drop what is collected; nothing is sent any more. Streams are to be forgotten one by one."""
         self.is_closed = True
         self._out.clear()
         self._blocked.clear()
-        self.queued_bytes = 0

@@ -17,7 +17,8 @@ from kourou.transport.tasks import TaskOwner
 
 _log = logging.getLogger(__name__)
 
-_SWEEP_S: Final = 0.1
+_DEADLINES_S: Final = 0.1
+_SWEEP_S: Final = 1.0
 _LOG_REFUSALS_EVERY_S: Final = 10.0
 _ALPN: Final = ("h2",)
 
@@ -42,6 +43,7 @@ class GrpcServer:
         self._streams = streams
         self._config = config
         self._budget = ByteBudget(config.max_inbound_bytes)
+        self._unsent = ByteBudget(config.max_unsent_total_bytes)
         self.tasks = TaskOwner("grpc-server")
         self._cycles = cycles or Cycles(failed=self.tasks.fail)
         listening = config.listening()
@@ -49,6 +51,7 @@ class GrpcServer:
         self._listener = Listener(listening, self._new_connection, self.tasks, port_key="grpcServerPort")
         self._is_stopping = False
         self._refused_logged_at = -_LOG_REFUSALS_EVERY_S
+        self._swept_at = self._loop.time()
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._all_closed = asyncio.Event()
         self._all_closed.set()
@@ -109,6 +112,7 @@ class GrpcServer:
             self._streams,
             self._config,
             self._budget,
+            self._unsent,
             self._cycles,
             on_open=self._opened,
             on_close=self._closed,
@@ -139,10 +143,15 @@ class GrpcServer:
     # -- time --------------------------------------------------------------------------------
 
     def _sweep_later(self) -> None:
-        self._sweep_timer = self._loop.call_later(_SWEEP_S, self._sweep_now)
+        self._sweep_timer = self._loop.call_later(_DEADLINES_S, self._sweep_now)
 
     def _sweep_now(self) -> None:
-        self.sweep(self._loop.time())
+        now = self._loop.time()
+        for connection in list(self.connections):
+            connection.end_late_calls(now)
+        if now - self._swept_at >= _SWEEP_S:
+            self._swept_at = now
+            self.sweep(now)
         self._sweep_later()
 
     def sweep(self, now: float) -> None:

@@ -28,6 +28,8 @@ class GrpcServerConfig:
     # Responses that the peer has not taken, per connection. Exceeding it closes the connection: room for
     # one response of 32 messages of 4 MiB each, the largest that a client asks for.
     max_unsent_bytes: int = 192 * _MIB
+    # The same over all connections. The one that exceeds it is closed.
+    max_unsent_total_bytes: int = 1024 * _MIB
     # Unsent bytes in the socket's buffer at which responses wait in their calls instead.
     write_high_bytes: int = 256 * 1024
     # Open calls of one connection; further ones are refused (REFUSED_STREAM), which clients respect.

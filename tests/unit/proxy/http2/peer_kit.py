@@ -100,11 +100,13 @@ class Peer:
         config: GrpcServerConfig | None = None,
         *,
         budget: ByteBudget | None = None,
+        unsent: ByteBudget | None = None,
         settings: Mapping[int, int] | None = None,
         begin: bool = True,
     ) -> None:
         config = config or GrpcServerConfig()
         self.budget = budget or ByteBudget(config.max_inbound_bytes)
+        self.unsent = unsent or ByteBudget(config.max_unsent_total_bytes)
         self.transport = MemoryTransport()
         self.cycles = Cycles()
         self.open: set[Http2Connection] = set()
@@ -113,6 +115,7 @@ class Peer:
             frozenset({CLIENT_STREAM}),
             config,
             self.budget,
+            self.unsent,
             self.cycles,
             on_open=self.open.add,
             on_close=self.open.discard,

@@ -352,6 +352,25 @@ async def test_responses_that_are_not_read_end_the_connection_before_they_fill_t
     assert peer.transport.is_closed and all(call.is_over for call in held)
 
 
+async def test_unread_responses_of_all_connections_together_have_a_limit() -> None:
+    held: list[Call] = []
+    unsent = ByteBudget(1_000_000)
+    none = {int(Setting.INITIAL_WINDOW_SIZE): 0}
+    peers = [Peer({SERVER_STREAM: held.append}, unsent=unsent, settings=none) for _ in range(3)]
+    for peer in peers:
+        peer.send(call(1, path=SERVER_STREAM))
+    for held_call in held:
+        held_call.send(bytes(400_000))
+    assert [peer.transport.is_closed for peer in peers] == [False, False, True]
+    assert unsent.used == 800_010
+    peers[0].send(
+        frames.encode_settings({Setting.INITIAL_WINDOW_SIZE: 2**20}), frames.encode_window_update(0, 2**20)
+    )
+    assert unsent.used == 400_005
+    peers[1].send(frames.encode_reset(1, ErrorCode.CANCEL))
+    assert unsent.used == 0
+
+
 async def test_a_peer_that_does_not_read_its_socket_is_not_read_from_and_then_disconnected() -> None:
     held: list[Call] = []
     peer = Peer({SERVER_STREAM: held.append}, GrpcServerConfig(stall_timeout_ms=10_000))

@@ -60,6 +60,8 @@ def test_requests_of_others_get_a_status_of_http() -> None:
     with pytest.raises(HttpStatusError) as wrong_type:
         read(("content-type", "text/html"), without="content-type")
     assert wrong_type.value.status == 415
+    with pytest.raises(HttpStatusError):
+        read(("content-type", "application/grpc-web"), without="content-type")
     with pytest.raises(HttpStatusError) as wrong_method:
         read_request_head([(":method", "GET"), *GOOD[1:]], 2_000)
     assert wrong_method.value.status == 405
