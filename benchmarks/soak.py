@@ -3,11 +3,12 @@
     python -m benchmarks soak                             30 minutes
     python -m benchmarks soak --minutes 10 --rate 20000   the worst pause at a higher load
 
-Messages go from producers to consumers at a fixed rate; beside that run batches, delayed and large messages,
-and with every look at the broker a new consumer that reads old messages and goes. Memory is flat if it grows
-by less than 5 % between the first fifth after the warm-up and the last one, and so are descriptors, without
-those of the files of log and queues. Result: printed, and soak-broker-DATE-MACHINE-RATE.md and .json in
-benchmarks/results. Needs a C compiler.
+Messages go from producers to consumers at a fixed rate, and to a group that pops and acknowledges them;
+beside that run batches, delayed and large messages, a group that pops the delayed ones without an ack until
+they are dead letters, and with every look at the broker a new consumer that reads old messages and goes.
+Memory is flat if it grows by less than 5 % between the first fifth after the warm-up and the last one, and so
+are descriptors, without those of the files of log and queues. Result: printed, and
+soak-broker-DATE-MACHINE-RATE.md and .json in benchmarks/results. Needs a C compiler.
 """
 
 from __future__ import annotations
@@ -44,13 +45,20 @@ BESIDE = (
     ("delayed", ("-t", "SoakDelayed", "-q", 4, "-C", "-c", 1, "-L", 1, "-r", 100)),
     ("large", ("-t", "SoakLarge", "-q", 4, "-C", "-c", 1, "-b", 16_384, "-r", 50)),
 )
-BESIDE_BYTES_PER_S = 2_000_000
+POPS = (
+    ("popped", ("-t", "Soak", "-q", 8, "-g", "soak-popping", "-c", 1, "-w", 2)),
+    ("not acknowledged", ("-t", "SoakDelayed", "-q", 4, "-g", "soak-forgetting", "-c", 1, "-X", "-v", 5_000)),
+)
+"""Those that pop, of topics that are filled beside them."""
+BESIDE_BYTES_PER_S = 5_000_000
 # Small files: a new one every few seconds, so that rolling shows, and so that the pages of the newest file,
 # which the broker maps, are a constant part of its resident memory.
 SETTINGS = {"mappedFileSizeCommitLog": str(64 * 1024 * 1024)}
 RECORD_BYTES = 1_500
 ROOM_BYTES = 4 * 2**30
 SAMPLES = 180
+TOPICS_S = 3.0
+"""Until the topics are there."""
 SHORTEST_SAMPLE_S = 1.0
 
 
@@ -130,6 +138,9 @@ def start_loads(peer: RunningPeer, rate: int, total_s: float, folder: Path) -> l
         # They are ended when the measured one is.
         times = ("-d", total_s + 600, "-W", 0)
         loads.append(peer.load.start("send", *words, *times, log_path=folder / f"{name}.log"))
+    time.sleep(TOPICS_S)
+    for name, words in POPS:
+        loads.append(peer.load.start("pop", *words, *times, log_path=folder / f"{name}.log"))
     return loads
 
 
@@ -180,8 +191,9 @@ def report(result: SoakResult) -> str:
         f"`{result.command}`",
         "",
         f"{result.machine}. {result.minutes:g} minutes, {result.rate:,} messages a second of 1 KiB from end "
-        "to end, and beside them 800/s in batches, 100/s delayed, 50/s of 16 KiB, and a consumer that comes "
-        "and goes; files of 64 MiB in the log. "
+        "to end, which a group pops and acknowledges, too, and beside them 800/s in batches, 100/s delayed, "
+        "which another group pops without an ack, 50/s of 16 KiB, and a consumer that comes and goes; files "
+        "of 64 MiB in the log. "
         f"{result.messages:,.0f} messages got through. Everything else on the machine, these loads "
         f"among it, used {result.other_cores:.2f} cores.",
         "",
