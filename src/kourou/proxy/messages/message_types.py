@@ -19,6 +19,7 @@ LITE_TOPIC_PROPERTY: Final = "__LITE_TOPIC"
 """Names the lite topic of a message within its topic, in RocketMQ 5.5."""
 SYSTEM_PROPERTIES: Final = RESERVED_PROPERTIES | {LITE_TOPIC_PROPERTY, MessageConst.PROPERTY_ORIGIN_GROUP}
 """Names that are no user properties to clients of 5.5; to those of 4.9 some are."""
+_NORMAL: Final = MessageType.NORMAL.name
 _MIXED: Final = "MIXED"
 _TYPES: Final = {kind.name: kind for kind in MessageType if kind is not MessageType.MESSAGE_TYPE_UNSPECIFIED}
 _OF_MIXED: Final = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION)
@@ -49,7 +50,7 @@ def accepted_types(attributes: Mapping[str, str] | None) -> tuple[MessageType, .
     """The types that clients may send to a topic with these attributes; None: they are not known."""
     if attributes is None:
         return _OF_MIXED
-    name = attributes.get(MESSAGE_TYPE, MessageType.NORMAL.name)
+    name = attributes.get(MESSAGE_TYPE, _NORMAL)
     if name == _MIXED:
         return _OF_MIXED
     return (_TYPES.get(name, MessageType.MESSAGE_TYPE_UNSPECIFIED),)
@@ -59,8 +60,8 @@ def check_type(topic: str, attributes: Mapping[str, str] | None, kind: MessageTy
     """StatusError: the topic does not take messages of this type."""
     if attributes is None:
         return
-    name = attributes.get(MESSAGE_TYPE, MessageType.NORMAL.name)
-    if name in (kind.name, _MIXED) or is_retry_topic(topic) or is_dlq_topic(topic):
+    name = attributes.get(MESSAGE_TYPE, _NORMAL)
+    if _TYPES.get(name) is kind or name == _MIXED or is_retry_topic(topic) or is_dlq_topic(topic):
         return
     raise StatusError(
         Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import struct
 import zlib
-from collections.abc import Iterable
 from typing import Final
 
 from kourou.protocol.codes import MessageSysFlag
@@ -19,7 +18,7 @@ from kourou.protocol.properties import (
     KEY_SEPARATOR,
     MAX_SENT_PROPERTIES_BYTES,
     MessageConst,
-    property_pair,
+    encode_properties,
 )
 from kourou.proxy.messages.limits import MessageLimits
 from kourou.proxy.messages.message_types import SYSTEM_PROPERTIES
@@ -29,6 +28,16 @@ from kourou.proxy.wire.rocketmq_v2 import Code, Encoding, Message, MessageType, 
 
 _COMPRESSED: Final = MessageSysFlag.COMPRESSED.value
 _PREPARED: Final = MessageSysFlag.TRANSACTION_PREPARED_TYPE.value
+# Plain numbers and texts: this runs for each message.
+_GZIP: Final = Encoding.GZIP.value
+_TRANSACTION: Final = MessageType.TRANSACTION.value
+_LITE: Final = MessageType.LITE.value
+_UNIQ_KEY: Final = MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
+_BORN_TIMESTAMP: Final = MessageConst.PROPERTY_BORN_TIMESTAMP
+_BORN_HOST: Final = MessageConst.PROPERTY_BORN_HOST
+_PRODUCER_GROUP: Final = MessageConst.PROPERTY_PRODUCER_GROUP
+_MAX_CHARACTER_BYTES: Final = 4
+"""In UTF-8."""
 # Java's ISO control characters; those that separate properties are two of them.
 _find_control: Final = re.compile("[\x00-\x1f\x7f-\x9f]").search
 _ADLER: Final = struct.Struct(">I")
@@ -71,57 +80,54 @@ class Published:
 def publish(message: Message, topic: str, *, limits: MessageLimits, now_ms: int, peer: str) -> Published:
     """Check a message. `topic` is its topic, `peer` is `host:port` of the client. StatusError."""
     system = message.system_properties
-    body = message.body
-    if not body and limits.refuses_empty_bodies:
-        raise StatusError(Code.MESSAGE_BODY_EMPTY, "the body is empty")
-    if 0 < limits.max_body_bytes < len(body):
-        raise StatusError(
-            Code.MESSAGE_BODY_TOO_LARGE,
-            f"the body has {len(body)} bytes; at most {limits.max_body_bytes} are allowed",
-        )
     sys_flag = 0
-    if system.body_encoding == Encoding.GZIP:
+    body = message.body
+    _check_body(body, limits)
+    if system.body_encoding == _GZIP:
         body, sys_flag = _zlib_stream(body), _COMPRESSED
-    message_id = system.message_id
-    if not message_id.strip() or _find_control(message_id):
-        raise StatusError(Code.ILLEGAL_MESSAGE_ID, "message_id is blank or has control characters")
-    parts = [property_pair(MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX, message_id)]
-    parts += _user_properties(message, system, limits)
+    message_id, message_group = system.message_id, system.message_group
+    # Most have none; the empty map need not be made a dict.
+    user = dict(message.user_properties) if message.user_properties else {}
+    properties = {_UNIQ_KEY: message_id, **user}
+    _put_searched(properties, user, system, limits)
     born_ms = timestamp_ms(system.born_timestamp)
-    if not 0 < born_ms <= MAX_TIME_MS:
-        born_ms = now_ms
+    if 0 < born_ms <= MAX_TIME_MS:
+        properties[_BORN_TIMESTAMP] = str(born_ms)
     else:
-        parts.append(property_pair(MessageConst.PROPERTY_BORN_TIMESTAMP, born_ms))
-    born_host = system.born_host if _is_text(system.born_host) else peer
-    parts.append(property_pair(MessageConst.PROPERTY_BORN_HOST, born_host))
+        born_ms = now_ms
+    born_host, context = system.born_host, system.trace_context
+    properties[_BORN_HOST] = born_host if born_host.strip() else peer
     # Brokers ask the producers of this group what becomes of a transaction.
-    parts.append(property_pair(MessageConst.PROPERTY_PRODUCER_GROUP, topic))
+    properties[_PRODUCER_GROUP] = topic
     if system.delivery_attempt > 0:
-        parts.append(property_pair(MessageConst.PROPERTY_RECONSUME_TIME, system.delivery_attempt))
-    if context := system.trace_context:
-        if _find_control(context):
-            raise StatusError(Code.ILLEGAL_MESSAGE_PROPERTY_KEY, "trace_context has control characters")
-        parts.append(property_pair(MessageConst.PROPERTY_TRACE_CONTEXT, context))
-    kind, message_group = MessageType.NORMAL, system.message_group
+        properties[MessageConst.PROPERTY_RECONSUME_TIME] = str(system.delivery_attempt)
+    if context:
+        properties[MessageConst.PROPERTY_TRACE_CONTEXT] = context
+    kind = MessageType.NORMAL
     # In the order of their precedence, from the lowest, as message_types.py has it.
     if system.HasField("priority"):
         kind = MessageType.PRIORITY
-        parts.append(_priority(system))
+        properties[MessageConst.PROPERTY_PRIORITY] = _priority(system)
     if message_group:
         kind = MessageType.FIFO
-        parts.append(_group(message_group, limits))
+        _check_group(message_group, limits)
+        properties[MessageConst.PROPERTY_SHARDING_KEY] = message_group
     if system.HasField("delivery_timestamp"):
         kind = MessageType.DELAY
-        parts.append(_delivery(system, limits, now_ms))
-    if system.message_type == MessageType.TRANSACTION:
+        properties[MessageConst.PROPERTY_TIMER_DELIVER_MS] = _deliver_ms(system, limits, now_ms)
+    if system.message_type == _TRANSACTION:
         kind, sys_flag = MessageType.TRANSACTION, sys_flag | _PREPARED
-        parts += _transaction(system, limits)
-    if system.lite_topic or system.message_type == MessageType.LITE:
+        _put_transaction(properties, system, limits)
+    if system.lite_topic or system.message_type == _LITE:
         raise StatusError(Code.UNSUPPORTED, "lite topics are not supported")
+    if not message_id.strip():
+        raise StatusError(Code.ILLEGAL_MESSAGE_ID, "message_id is blank")
+    if not "".join((*properties, *properties.values())).isprintable():
+        _check_characters(user, system)
     return Published(
         topic=topic,
         body=body,
-        properties=_joined(parts),
+        properties=_encoded(properties),
         sys_flag=sys_flag,
         message_id=message_id,
         kind=kind,
@@ -130,11 +136,24 @@ def publish(message: Message, topic: str, *, limits: MessageLimits, now_ms: int,
     )
 
 
-def _joined(pairs: list[str]) -> str:
+def _check_body(body: bytes, limits: MessageLimits) -> None:
+    if not body and limits.refuses_empty_bodies:
+        raise StatusError(Code.MESSAGE_BODY_EMPTY, "the body is empty")
+    if 0 < limits.max_body_bytes < len(body):
+        raise StatusError(
+            Code.MESSAGE_BODY_TOO_LARGE,
+            f"the body has {len(body)} bytes; at most {limits.max_body_bytes} are allowed",
+        )
+
+
+def _encoded(properties: dict[str, str]) -> str:
     """The property string. StatusError: no record has room for it."""
-    text = "".join(pairs)
-    # No character has more bytes in UTF-8: short text need not be encoded to be measured.
-    if len(text) * 4 > MAX_SENT_PROPERTIES_BYTES and len(text.encode()) > MAX_SENT_PROPERTIES_BYTES:
+    text = encode_properties(properties)
+    # Short text need not be encoded to be measured.
+    if (
+        len(text) * _MAX_CHARACTER_BYTES > MAX_SENT_PROPERTIES_BYTES
+        and len(text.encode()) > MAX_SENT_PROPERTIES_BYTES
+    ):
         raise StatusError(
             Code.MESSAGE_PROPERTIES_TOO_LARGE,
             f"all properties together have {len(text.encode())} bytes; "
@@ -143,36 +162,35 @@ def _joined(pairs: list[str]) -> str:
     return text
 
 
-def _is_text(text: str) -> bool:
-    return bool(text.strip()) and _find_control(text) is None
-
-
-def _user_properties(message: Message, system: SystemProperties, limits: MessageLimits) -> Iterable[str]:
-    """The pairs of the user's properties, tag and keys, which share a limit."""
-    user = dict(message.user_properties) if message.user_properties else {}
-    tag, keys = system.tag, list(system.keys)
+def _put_searched(
+    properties: dict[str, str], user: dict[str, str], system: SystemProperties, limits: MessageLimits
+) -> None:
+    """Tag and keys. They share a limit with the user's properties, which are checked, too."""
+    tag, keys = system.tag, system.keys
+    characters = 0
     if user:
         _check_user(user, limits)
-    if tag and (not tag.strip() or "|" in tag or _find_control(tag)):
-        raise StatusError(
-            Code.ILLEGAL_MESSAGE_TAG, f"tag {tag!r:.100} is blank, or contains | or control characters"
-        )
-    joined_keys = KEY_SEPARATOR.join(keys)
-    if keys and (_find_control(joined_keys) or any(key and not key.strip() for key in keys)):
-        raise StatusError(Code.ILLEGAL_MESSAGE_KEY, "a key is blank or contains control characters")
-    size_bytes = len("".join((tag, *keys, *user, *user.values())).encode())
-    if 0 < limits.max_user_property_bytes < size_bytes:
-        raise StatusError(
-            Code.MESSAGE_PROPERTIES_TOO_LARGE,
-            f"properties, tag and keys have {size_bytes} bytes; at most {limits.max_user_property_bytes} are "
-            "allowed",
-        )
-    pairs = [property_pair(name, value) for name, value in user.items()]
+        characters = len("".join((*user, *user.values())))
     if tag:
-        pairs.append(property_pair(MessageConst.PROPERTY_TAGS, tag))
-    if joined_keys:
-        pairs.append(property_pair(MessageConst.PROPERTY_KEYS, joined_keys))
-    return pairs
+        if not tag.strip() or "|" in tag:
+            raise StatusError(Code.ILLEGAL_MESSAGE_TAG, f"tag {tag!r:.100} is blank or contains |")
+        properties[MessageConst.PROPERTY_TAGS] = tag
+        characters += len(tag)
+    if keys:
+        joined_keys = KEY_SEPARATOR.join(keys)
+        if any(key and not key.strip() for key in keys):
+            raise StatusError(Code.ILLEGAL_MESSAGE_KEY, "a key is blank")
+        if joined_keys:
+            properties[MessageConst.PROPERTY_KEYS] = joined_keys
+            characters += len(joined_keys)
+    limit_bytes = limits.max_user_property_bytes
+    if characters * _MAX_CHARACTER_BYTES > limit_bytes > 0:
+        size_bytes = len("".join((tag, *keys, *user, *user.values())).encode())
+        if size_bytes > limit_bytes:
+            raise StatusError(
+                Code.MESSAGE_PROPERTIES_TOO_LARGE,
+                f"properties, tag and keys have {size_bytes} bytes; at most {limit_bytes} are allowed",
+            )
 
 
 def _check_user(user: dict[str, str], limits: MessageLimits) -> None:
@@ -186,31 +204,43 @@ def _check_user(user: dict[str, str], limits: MessageLimits) -> None:
         raise StatusError(
             Code.ILLEGAL_MESSAGE_PROPERTY_KEY, f"property {name!r} belongs to RocketMQ; choose another name"
         )
-    if _find_control("".join((*user, *user.values()))) or any(not name.strip() for name in user):
-        raise StatusError(
-            Code.ILLEGAL_MESSAGE_PROPERTY_KEY, "a property is without a name, or contains control characters"
-        )
+    if not all(map(str.strip, user)):
+        raise StatusError(Code.ILLEGAL_MESSAGE_PROPERTY_KEY, "a property has no name")
+
+
+def _check_characters(user: dict[str, str], system: SystemProperties) -> None:
+    """StatusError for control characters: two of them separate properties, Apache refuses all."""
+    for code, what, texts in (
+        (Code.ILLEGAL_MESSAGE_ID, "message_id", (system.message_id,)),
+        (Code.ILLEGAL_MESSAGE_PROPERTY_KEY, "a user property", (*user, *user.values())),
+        (Code.ILLEGAL_MESSAGE_TAG, "tag", (system.tag,)),
+        (Code.ILLEGAL_MESSAGE_KEY, "a key", tuple(system.keys)),
+        (Code.ILLEGAL_MESSAGE_GROUP, "message_group", (system.message_group,)),
+        (Code.ILLEGAL_MESSAGE_PROPERTY_KEY, "trace_context", (system.trace_context,)),
+        (Code.BAD_REQUEST, "born_host", (system.born_host,)),
+    ):
+        if any(map(_find_control, texts)):
+            raise StatusError(code, f"{what} contains control characters")
 
 
 def _priority(system: SystemProperties) -> str:
     if system.priority < 0:
         raise StatusError(Code.BAD_REQUEST, f"priority is {system.priority}; it must be 0 or more")
-    return property_pair(MessageConst.PROPERTY_PRIORITY, system.priority)
+    return str(system.priority)
 
 
-def _group(message_group: str, limits: MessageLimits) -> str:
+def _check_group(message_group: str, limits: MessageLimits) -> None:
     size_bytes = len(message_group.encode())
-    if not message_group.strip() or _find_control(message_group):
-        raise StatusError(Code.ILLEGAL_MESSAGE_GROUP, "message_group is blank or has control characters")
+    if not message_group.strip():
+        raise StatusError(Code.ILLEGAL_MESSAGE_GROUP, "message_group is blank")
     if 0 < limits.max_message_group_bytes <= size_bytes:
         raise StatusError(
             Code.ILLEGAL_MESSAGE_GROUP,
             f"message_group has {size_bytes} bytes; it must have less than {limits.max_message_group_bytes}",
         )
-    return property_pair(MessageConst.PROPERTY_SHARDING_KEY, message_group)
 
 
-def _delivery(system: SystemProperties, limits: MessageLimits, now_ms: int) -> str:
+def _deliver_ms(system: SystemProperties, limits: MessageLimits, now_ms: int) -> str:
     deliver_ms = timestamp_ms(system.delivery_timestamp)
     if not 0 <= deliver_ms <= MAX_TIME_MS:
         raise StatusError(Code.ILLEGAL_DELIVERY_TIME, "delivery_timestamp is no time from 1970 to 9999")
@@ -219,11 +249,11 @@ def _delivery(system: SystemProperties, limits: MessageLimits, now_ms: int) -> s
             Code.ILLEGAL_DELIVERY_TIME,
             f"the message would wait {deliver_ms - now_ms} ms; at most {limits.max_delay_ms} ms are allowed",
         )
-    return property_pair(MessageConst.PROPERTY_TIMER_DELIVER_MS, deliver_ms)
+    return str(deliver_ms)
 
 
-def _transaction(system: SystemProperties, limits: MessageLimits) -> list[str]:
-    pairs = [property_pair(MessageConst.PROPERTY_TRANSACTION_PREPARED, "true")]
+def _put_transaction(properties: dict[str, str], system: SystemProperties, limits: MessageLimits) -> None:
+    properties[MessageConst.PROPERTY_TRANSACTION_PREPARED] = "true"
     if system.HasField("orphaned_transaction_recovery_duration"):
         recovery_s = system.orphaned_transaction_recovery_duration.seconds
         if 0 < limits.max_recovery_s < recovery_s:
@@ -232,8 +262,7 @@ def _transaction(system: SystemProperties, limits: MessageLimits) -> list[str]:
                 f"orphaned_transaction_recovery_duration is {recovery_s} s; "
                 f"at most {limits.max_recovery_s} s are allowed",
             )
-        pairs.append(property_pair(MessageConst.PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS, recovery_s))
-    return pairs
+        properties[MessageConst.PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS] = str(recovery_s)
 
 
 def _zlib_stream(body: bytes) -> bytes:
