@@ -205,6 +205,29 @@ async def test_a_message_of_a_retry_topic_comes_with_the_topic_and_its_handle(
         assert [popped.topic for popped in pops.in_flight.taken] == [TOPIC, retry]
 
 
+async def test_a_message_that_was_popped_from_a_retry_topic_by_its_own_name_is_acknowledged(
+    tmp_path: Path,
+) -> None:
+    topic = f"%RETRY%{GROUP}"
+    async with popping(tmp_path) as pops:
+        await send_retry(pops, topic, b"0")
+        answer = await pops.pop(topic)
+        assert answer.bodies == [b"0"] and answer.header is not None
+        (queue,), header = answer.queues, answer.header
+        handle = ReceiptHandle(
+            queue.start_offset,
+            header.pop_time,
+            header.invisible_time,
+            header.revive_qid,
+            queue.kind,
+            "broker-a",
+            0,
+            0,
+        )
+        assert (await ack(pops.peer, handle, topic=topic)).code == 0
+        assert pops.in_flight.count(topic, GROUP) == 0
+
+
 async def test_some_pops_look_at_the_retry_topic_first(tmp_path: Path) -> None:
     async with popping(tmp_path) as pops:
         await make_topic(pops)

@@ -170,9 +170,12 @@ class AckProcessor:
                 f"the receipt handle is of queue {handle.queue_id}, offset {handle.queue_offset}, the "
                 f"request of queue {queue_id}, offset {queue_offset}"
             )
-        if handle.kind is not PopTopicKind.of(topic):
+        key = self._key(header, handle)
+        # A message that was popped from a retry topic by the name of that has the handle of any topic.
+        is_direct = handle.kind is PopTopicKind.NORMAL and self._in_flight.knows(key)
+        if handle.kind is not PopTopicKind.of(topic) and not is_direct:
             raise _illegal(f"the receipt handle is of another topic than [{topic}]: kind {handle.kind.value}")
-        self._check_broker(handle.broker_name, self._key(header, handle))
+        self._check_broker(handle.broker_name, key)
         return handle
 
     def _check_master(self) -> None:
