@@ -199,12 +199,22 @@ class AccessGate:
 
     def sender(self, access_key: str, topic: str) -> Account | None:
         """The account that may send to `topic` from everywhere, its signature provided. None: `check` has to
-        see each request. A lock of its address does not matter: this signature is right."""
+        see each request."""
         account = self._rules.sender(access_key, topic)
         quotas = self._quotas
         if account is None or quotas is None or not quotas.has_limits:
             return account
         return None if quotas.is_limited(account) else account
+
+    def has_to_see_sends(self, connection: GateConnection) -> bool:
+        """Whether `check` has to see each send of a connection: its certificate names the user, or a user is
+        locked out from its address. A right signature must not be told from wrong ones then."""
+        if connection.certificate_user is not None:
+            return True
+        lockout = self._lockout
+        if lockout is None or not len(lockout):
+            return False
+        return lockout.has_lock(_ip_address(connection.remote_address), self._monotonic_ms())
 
     def pulled(self, request: GateRequest, messages: int, size_bytes: int) -> None:
         """Messages go to a consumer: they count for its account."""

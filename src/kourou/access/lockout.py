@@ -32,13 +32,15 @@ class _Failures:
 class Lockout:
     """The addresses of one server; times are monotonic."""
 
-    __slots__ = ("_attempts", "_entries", "_time_ms", "_window_ms")
+    __slots__ = ("_attempts", "_entries", "_locked_until_ms", "_time_ms", "_window_ms")
 
     def __init__(self, *, attempts: int, window_ms: int, time_ms: int) -> None:
         self._attempts = attempts
         self._window_ms = window_ms
         self._time_ms = time_ms
         self._entries: OrderedDict[tuple[str, str], _Failures] = OrderedDict()
+        # By address, for all users from there; the end of the last lock.
+        self._locked_until_ms: OrderedDict[str, int] = OrderedDict()
 
     def __len__(self) -> int:
         """How many entries there are."""
@@ -50,6 +52,17 @@ class Lockout:
             return 0
         source = source_of(address)
         return max(self._left_ms((source, ""), now_ms), self._left_ms(_key(source, user), now_ms))
+
+    def has_lock(self, address: str, now_ms: int) -> bool:
+        """Whether logins of any user from this address are refused."""
+        if not self._locked_until_ms:
+            return False
+        source = source_of(address)
+        until_ms = self._locked_until_ms.get(source)
+        if until_ms is not None and until_ms <= now_ms:
+            del self._locked_until_ms[source]
+            return False
+        return until_ms is not None
 
     def failed(self, address: str, user: str, now_ms: int) -> bool:
         """A login was wrong. True: from now on there is one more lock."""
@@ -76,7 +89,11 @@ class Lockout:
         found.count += 1
         if found.count < limit or found.locked_until_ms:
             return False
-        found.locked_until_ms = now_ms + self._time_ms
+        source, found.locked_until_ms = key[0], now_ms + self._time_ms
+        self._locked_until_ms.pop(source, None)
+        self._locked_until_ms[source] = found.locked_until_ms
+        if len(self._locked_until_ms) > MAX_ENTRIES:
+            self._locked_until_ms.popitem(last=False)
         return True
 
 

@@ -174,3 +174,18 @@ async def test_accounts_and_white_lists(accounts: SigningPeer, taken: Counter[in
     await become_known(accounts, producer, taken)
     await change(RequestCode.DELETE_ACL_CONFIG, accessKey="producer")
     await refused(accounts, producer, "No acl config for producer")
+
+
+async def test_a_lock_hides_which_guess_is_right(
+    tmp_path: Path, has_kernel: bool, taken: Counter[int]
+) -> None:
+    """Of an account that the kernel has: by itself it would accept the right key among wrong ones."""
+    keys = {**AUTH, "compiled_kernel_enable": has_kernel, "access_lockout_attempts": 5}
+    async with guarded(tmp_path, **keys) as peer:
+        await peer.create_user(ALICE)
+        await peer.grant("alice", "Topic:TopicTest", "Pub")
+        await become_known(peer, ALICE, taken)
+        for number in range(5):
+            assert (await send(peer, ("alice", f"guess-{number}"))).remark == "check signature failed."
+        for guess in (("alice", "guess-5"), ALICE):
+            await refused(peer, guess, "too many wrong logins from 127.0.0.1")

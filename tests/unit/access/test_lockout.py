@@ -35,6 +35,20 @@ def test_other_users_of_the_host_are_served_until_many_are_tried() -> None:
     assert table.left_ms("b", "v", 1) == 0
 
 
+def test_an_address_has_a_lock_as_long_as_any_user_is_locked_out() -> None:
+    table = lockout()
+    for now, user in ((0, "u"), (2_000, "v")):
+        assert table.has_lock("a", now) is (user == "v")
+        for _ in range(3):
+            table.failed("a", user, now)
+    assert [table.has_lock("a", now) for now in (2_000, 6_999, 7_000)] == [True, True, False]
+    assert not table.has_lock("b", 2_000)
+    for number in range(MAX_ENTRIES + 10):
+        for _ in range(3):
+            table.failed(f"host-{number}", "u", 8_000)
+    assert len(table._locked_until_ms) == MAX_ENTRIES
+
+
 def test_memory_is_bounded_by_entries_and_names() -> None:
     table = lockout()
     for number in range(3 * MAX_ENTRIES):

@@ -80,9 +80,9 @@ class AccessPart(BrokerPart):
             ruling=lambda: admission.ruling,
         )
         self._handlers = accounts.handlers(self.gate)
-        # Connections with the certificate of a user need not sign: the check has to see their sends.
+        gate = self.gate
         fast_sends = SignedSends(
-            self.gate.sender, concerns=lambda connection: connection.certificate_user is None
+            gate.sender, concerns=lambda connection: not gate.has_to_see_sends(connection)
         )
         self.check = RequestCheck(self._check, fast_sends=fast_sends)
         admission.add(self.check)
