@@ -10,7 +10,7 @@ from kourou.access.audit_log import AuditLog, RotatedFile
 from kourou.access.lockout import Lockout
 from kourou.access.openings import Opening
 from kourou.access.quotas import LimitsFile
-from kourou.config.access_settings import AccessGateSettings, AccessSettings
+from kourou.config.access_settings import AccessGateSettings, AccessSettings, LockoutSettings
 from kourou.config.keys import settings_of
 
 _log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ def openings_of(config: AccessSettings) -> list[Opening]:
     return found
 
 
-def lockout_of(config: AccessGateSettings) -> Lockout | None:
+def lockout_of(config: LockoutSettings) -> Lockout | None:
     """What counts wrong logins; None: nothing does."""
     if not config.access_lockout_attempts:
         return None

@@ -17,9 +17,8 @@ from kourou.config.keys import BOOL, INT, LONG, STRING, Key, keys, setting
 _SECTION: Final = "Access control"
 _access = partial(setting, _SECTION, live=False, protected=True)
 _own = partial(setting, _SECTION, live=False, protected=True, shown=False)
-_gate = partial(
-    setting, "Access control: wrong logins, limits, audit log", live=False, protected=True, shown=False
-)
+_lockout = partial(setting, "Access control: wrong logins", live=False, protected=True, shown=False)
+_gate = partial(setting, "Access control: limits, audit log", live=False, protected=True, shown=False)
 
 _AUTHENTICATION_PACKAGE: Final = "org.apache.rocketmq.auth.authentication."
 _AUTHORIZATION_PACKAGE: Final = "org.apache.rocketmq.auth.authorization."
@@ -102,10 +101,10 @@ ACCESS_KEYS_WITHOUT_EFFECT: Final = (
 
 # The methods are generated once, for each component's class: a start should be short.
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
-class AccessGateSettings:
-    """Wrong logins, limits and the audit log, of brokers and name servers."""
+class LockoutSettings:
+    """Wrong logins, of whatever checks them."""
 
-    access_lockout_attempts: int = _gate(
+    access_lockout_attempts: int = _lockout(
         "accessLockoutAttempts",
         INT,
         20,
@@ -114,12 +113,18 @@ class AccessGateSettings:
         "first 64 bits count. 0: never.",
         low=0,
     )
-    access_lockout_window: int = _gate(
+    access_lockout_window: int = _lockout(
         "accessLockoutWindow", LONG, 60_000, "Over which time wrong logins are counted, in ms.", low=1
     )
-    access_lockout_time: int = _gate(
+    access_lockout_time: int = _lockout(
         "accessLockoutTime", LONG, 60_000, "How long an address is locked out, in ms.", low=1
     )
+
+
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class AccessGateSettings(LockoutSettings):
+    """Wrong logins, limits and the audit log, of brokers and name servers."""
+
     access_limits_path: str | None = _gate(
         "accessLimitsPath",
         STRING,

@@ -11,7 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from kourou.config.access_settings import AccessGateSettings, AccessSettings
+from kourou.config.access_settings import AccessGateSettings, AccessSettings, LockoutSettings
 from kourou.config.broker import BrokerConfig
 from kourou.config.broker_settings import BrokerSettings
 from kourou.config.component import ComponentConfig
@@ -34,6 +34,7 @@ _BROKER_SETTINGS: Final = (
     FailoverSettings,
     MetricsSettings,
     AccessSettings,
+    LockoutSettings,
     AccessGateSettings,
 )
 _INTRODUCTION: Final = """\

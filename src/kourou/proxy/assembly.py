@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
+import time
 from typing import Final, Protocol, Self
 
 from kourou.access.gate import AccessGate
@@ -11,6 +11,7 @@ from kourou.client.core.credentials import Credentials
 from kourou.client.core.settings import ClientSettings
 from kourou.metrics.families import Family
 from kourou.protocol.signature import SigningKeys
+from kourou.proxy.access.followed_accounts import FollowedAccounts
 from kourou.proxy.access.grpc_login import GatedAccess
 from kourou.proxy.call_latency import CallLatency
 from kourou.proxy.http2.server import GrpcServer
@@ -55,6 +56,7 @@ class Proxy:
         self._services: Services | None = None
         self._server: GrpcServer | None = None
         self._latency: CallLatency | None = None
+        self._followed: FollowedAccounts | None = None
 
     async def start(self) -> None:
         """On return clients can connect. ConfigError: the port cannot be had, or a file of TLS cannot be
@@ -70,10 +72,14 @@ class Proxy:
             tasks=tasks,
             cycles=cycles,
         )
+        followed: FollowedAccounts | None = None
+        if broker is None and self._settings.follows_users:
+            followed = FollowedAccounts(self._settings.access, cluster, tasks)
+        self._followed = followed
         access = GatedAccess(self._gate)
         settings = self._settings
         if settings.has_metrics:
-            self._latency = CallLatency(asyncio.get_running_loop().time)
+            self._latency = CallLatency(time.monotonic)
         services = self._services = Services(
             cluster,
             access,
@@ -86,6 +92,8 @@ class Proxy:
         server = self._server = GrpcServer(services.handlers, STREAMS, settings.grpc, cycles=cycles)
         try:
             await cluster.start()
+            if followed is not None:
+                await followed.start()
             services.start()
             await server.start()
         except BaseException:
@@ -102,7 +110,9 @@ class Proxy:
         )
 
     def _gate(self) -> AccessGate | None:
-        return None if self._broker is None else self._broker.access_gate
+        if self._broker is not None:
+            return self._broker.access_gate
+        return None if self._followed is None else self._followed.gate
 
     async def stop(self, timeout_ms: int = 3_000) -> None:
         """Stop in order: no new calls, an end to what is under way, then links and tasks."""
@@ -126,6 +136,8 @@ class Proxy:
         """Why clients cannot work now, in one line; None: they can."""
         if self._cluster is None or self._server is None or not self._server.port:
             return "the proxy is starting"
+        if self._followed is not None and self._followed.problem:
+            return self._followed.problem
         return await self._cluster.why_not_ready()
 
     async def metric_families(self) -> list[Family]:

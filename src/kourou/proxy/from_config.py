@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kourou.access.from_config import lockout_of
 from kourou.access.inner_keys import inner_keys
 from kourou.config.proxy import ProxyConfig
 from kourou.proxy.clients.client_settings import ClientPolicy
 from kourou.proxy.http2.settings import GrpcServerConfig
 from kourou.proxy.messages.limits import MessageLimits
-from kourou.proxy.settings import ProxySettings
+from kourou.proxy.settings import AccessSettings, ProxySettings
 from kourou.transport.from_config import outgoing_tls
 from kourou.transport.settings import ServerTlsConfig, TlsMode
 
@@ -42,6 +43,7 @@ def proxy_settings(config: ProxyConfig, namesrv_addr: str | None = None) -> Prox
         tls=outgoing_tls(config),
         own_keys=inner_keys(config),
         follows_users=config.authentication_enabled,
+        access=AccessSettings(checks_policies=config.authorization_enabled, lockout=lockout_of(config)),
         clients=ClientPolicy(
             producer_max_attempts=config.grpc_client_producer_max_attempts,
             producer_backoff_initial_ms=config.grpc_client_producer_backoff_initial_millis,

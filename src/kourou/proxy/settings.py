@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from kourou.access.lockout import Lockout
 from kourou.protocol.signature import SigningKeys
 from kourou.proxy.clients.client_settings import ClientPolicy
 from kourou.proxy.clients.registry import EXPIRY_S
@@ -18,6 +19,16 @@ DEFAULT_PORT = 8081
 SELF_MADE_TLS = ServerTlsConfig(test_mode=True)
 """TLS with a certificate of its own, beside plaintext on the same port, as Apache's proxy: some clients use
 TLS by default and verify no certificate, the others plaintext."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessSettings:
+    """What a proxy that follows the users of its brokers checks."""
+
+    checks_policies: bool = True
+    """Whether policies count, too (`authorizationEnabled`)."""
+    lockout: Lockout | None = None
+    """What counts wrong logins; None: nothing does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +48,8 @@ class ProxySettings:
     follows_users: bool = False
     """Whether calls are checked by the users and policies of the brokers, which are read with the own account
     (`authenticationEnabled`). Not with a broker of the same process: its gate decides."""
+    access: AccessSettings = field(default_factory=AccessSettings)
+    """How calls are checked then."""
     clients: ClientPolicy = field(default_factory=ClientPolicy)
     """What clients are told."""
     client_expiry_s: float = EXPIRY_S

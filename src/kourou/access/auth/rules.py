@@ -12,7 +12,7 @@ administrators may, with authorization or without.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Final, NoReturn
+from typing import Final, NoReturn, Protocol
 
 from kourou.access.auth.data import AuthData
 from kourou.access.auth.evaluation import (
@@ -24,7 +24,6 @@ from kourou.access.auth.evaluation import (
 from kourou.access.auth.model import Decision, User, subject_of
 from kourou.access.auth.settings import AuthSettings
 from kourou.access.auth.sources import address_of
-from kourou.access.auth.tables import AuthTables
 from kourou.access.model import (
     AccessCall,
     AccessRefusedError,
@@ -46,10 +45,19 @@ MAX_DECISIONS: Final = 10_000
 _PUB: Final = frozenset({Action.PUB})
 
 
+class Tables(Protocol):
+    """Where users and policies are (tables.py, or a copy of those of a broker)."""
+
+    @property
+    def current(self) -> AuthData:
+        """Those that count now; another object after each change."""
+        ...
+
+
 class AuthRules:
     """The rules of one broker; `tables` change, `settings` do not."""
 
-    def __init__(self, settings: AuthSettings, tables: AuthTables) -> None:
+    def __init__(self, settings: AuthSettings, tables: Tables) -> None:
         self._settings = settings
         self._tables = tables
         self._decisions: OrderedDict[tuple[str, Need], Candidates] = OrderedDict()

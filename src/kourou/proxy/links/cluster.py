@@ -197,7 +197,7 @@ class Cluster:
     async def _load_topic(self, topic: str) -> TopicConfig | _Absent:
         header = GetTopicConfigRequestHeader(topic=topic)
         command = RemotingCommand.request(RequestCode.GET_TOPIC_CONFIG, header)
-        answer = await self._request(await self.route(topic), command, ResponseCode.TOPIC_NOT_EXIST)
+        answer = await self.request(command, ResponseCode.TOPIC_NOT_EXIST, await self.route(topic))
         return _ABSENT if answer is None else decode_body(answer.body, TopicConfig)
 
     async def _load_group(self, key: tuple[str, str]) -> SubscriptionGroupConfig | _Absent:
@@ -205,14 +205,14 @@ class Cluster:
         header = GetSubscriptionGroupConfigRequestHeader(group=group)
         command = RemotingCommand.request(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, header)
         route = await self.route(topic) if topic else None
-        answer = await self._request(route, command, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)
+        answer = await self.request(command, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, route)
         return _ABSENT if answer is None else decode_body(answer.body, SubscriptionGroupConfig)
 
-    async def _request(
-        self, route: TopicRouteData | None, command: RemotingCommand, absent: int
+    async def request(
+        self, command: RemotingCommand, absent: int, route: TopicRouteData | None = None
     ) -> RemotingCommand | None:
-        """Ask the first broker that has a master, with the proxy's own account; None: the answer is
-        `absent`."""
+        """Ask the first broker of a route, or of the cluster, with the proxy's own account; None: the answer
+        is `absent`. RemotingError, ResponseError, NoNameServerError."""
         if route is None:
             brokers: Iterable[BrokerData] = (await self._brokers.get("")).broker_addr_table.values()
         else:
