@@ -52,6 +52,7 @@ class RecordedCall(Call):
     ) -> None:
         self.path = path_of(method)
         self.peer = peer
+        self.authority, self.is_tls = "proxy.test:8081", False
         self.metadata = {CLIENT_ID: client_id} | {
             name.replace("_", "-"): text for name, text in metadata.items()
         }
@@ -181,6 +182,9 @@ class RecordedBrokers:
         self.answers: dict[int, Callable[[SentRequest], RemotingCommand | Exception]] = {}
         self.routes: dict[str, list[str]] = {"T": ["broker-a"]}
         self.groups: dict[str, SubscriptionGroupConfig | Exception] = {}
+        self.topics: dict[str, TopicConfig | Exception] = {}
+        self.is_known = False
+        """Whether routes and topics are known without waiting."""
         self.closed: list[str] = []
         self.accounts: list[Account | None] = []
         self.on_request: Callable[[Request], None] | None = None
@@ -198,19 +202,26 @@ class RecordedBrokers:
     async def route(self, topic: str) -> TopicRouteData:
         if topic not in self.routes:
             raise NoRouteError(topic, "there is no such topic")
+        return self._route(topic)
+
+    def known_route(self, topic: str) -> TopicRouteData | None:
+        return self._route(topic) if self.is_known and topic in self.routes else None
+
+    def _route(self, topic: str) -> TopicRouteData:
         return TopicRouteData(
             queue_datas=[QueueData(name, 4, 4, 6) for name in self.routes[topic]],
             broker_datas=[BrokerData("c", name, {0: f"{name}:10911"}) for name in self.routes[topic]],
         )
 
-    def known_route(self, topic: str) -> TopicRouteData | None:
-        return None
-
     async def topic_config(self, topic: str) -> TopicConfig | None:
-        return None
+        config = self.topics.get(topic)
+        if isinstance(config, Exception):
+            raise config
+        return config
 
     def known_topic_config(self, topic: str) -> TopicConfig | None:
-        return None
+        config = self.topics.get(topic)
+        return config if self.is_known and isinstance(config, TopicConfig) else None
 
     async def group_config(self, topic: str, group: str) -> SubscriptionGroupConfig | None:
         config = self.groups.get(group)
