@@ -163,6 +163,12 @@ async def test_batches(tmp_path: Path) -> None:
         for wrong in ({"bit_set": "?"}, {"retry": "7"}):
             assert (await batch_ack(peer, batch_of(handles), batch_of(handles, **wrong))).code != 0
         assert (await peer.call(RequestCode.BATCH_ACK_MESSAGE, None, b"{")).code != 0
+        huge = [b"{},", b'{"b":"AQ==","c":"%s","q":0,"t":"%s"},' % (GROUP.encode(), TOPIC.encode())]
+        for part in huge:
+            for count in (5_000, 700_000):
+                body = b'{"acks":[' + (part * count)[:-1] + b'],"brokerName":"broker-a"}'
+                refused = await peer.call(RequestCode.BATCH_ACK_MESSAGE, None, body[: 15 * 1024 * 1024])
+                assert refused.code != 0 and "send it in parts" in (refused.remark or "")
         assert in_flight(peer).count(TOPIC, GROUP) == 2, "a request with an error has no effect"
         others = [
             batch_of(handles, consumer_group="others"),
