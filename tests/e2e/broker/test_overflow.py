@@ -63,13 +63,16 @@ def commit(peer: Peer, queue_offset: int, queue_id: int = 0, group: str = "consu
     peer.controller.services.offsets.commit(group, "T", queue_id, queue_offset, "here")
 
 
-async def send_many(peer: Peer, count: int, queues: int = 2, first: int = 0) -> list[int]:
+async def send_many(
+    peer: Peer, count: int, queues: int = 2, first: int = 0, queue_of: Callable[[int], int] | None = None
+) -> list[int]:
     """Send messages with their numbers as bodies, many at a time; the numbers of those that were stored."""
     numbers, stored = iter(range(first, first + count)), []
 
     async def one_after_the_other() -> None:
         for number in numbers:
-            answer = await peer.send("T", b"%d" % number, queue_id=number % queues)
+            queue_id = number % queues if queue_of is None else queue_of(number)
+            answer = await peer.send("T", b"%d" % number, queue_id=queue_id)
             if answer.code == 0:
                 stored.append(number)
             else:
@@ -286,6 +289,36 @@ async def test_the_lowest_priorities_are_dropped_first(tmp_path: Path) -> None:
         await until(lambda: backlog(peer, queues=3) <= 100)
         got = [len(await consume(peer, queue_id)) for queue_id in range(3)]
         assert got[1:] == [40, 40] and 10 <= got[0] <= 20, got
+
+
+@KERNELS
+async def test_of_many_at_once_only_the_lowest_priorities_are_dropped_and_a_restart_keeps_it(
+    tmp_path: Path, kernel: bool
+) -> None:
+    """One in twenty is high, two are between: all of them are fewer than the limit."""
+    rule = {"kind": "PRIORITY", "policy": "drop-lowest-priority", "messages": "200"}
+
+    def queue_of(number: int) -> int:
+        return {0: 2, 1: 1, 2: 1}.get(number % 20, 0)
+
+    async with limited(tmp_path, kernel, queues=3, **rule) as peer:
+        for queue_id in range(3):
+            commit(peer, 0, queue_id)
+        assert len(await send_many(peer, 1_000, queue_of=queue_of)) == 1_000, "nothing is rejected"
+        await until(lambda: 180 <= backlog(peer, queues=3) <= 200)
+        left = backlog(peer, queues=3)
+        got = [numbers(await consume(peer, queue_id)) for queue_id in range(3)]
+        assert got[1:] == [[n for n in range(1_000) if queue_of(n) == queue_id] for queue_id in (1, 2)]
+        assert got[0] == numbers(await consume(peer, 0, group="other"))[850 - len(got[0]) :], "the newest"
+        (count,) = (await state(peer)).groups
+        assert (count.group, count.dropped, sum(map(len, got))) == ("consumers", 1_000 - left, left)
+    async with running(tmp_path, compiled_kernel_enable=kernel) as peer:
+        assert [numbers(await consume(peer, queue_id)) for queue_id in range(3)] == got
+        assert (await state(peer)).groups[0].dropped == 1_000 - left
+        await send_many(peer, 300, first=1_000, queue_of=lambda _: 0)
+        await until(lambda: backlog(peer, queues=3) <= 200)
+        assert [numbers(await consume(peer, queue_id)) for queue_id in (1, 2)] == got[1:]
+        assert (await state(peer)).groups[0].dropped == 1_300 - backlog(peer, queues=3)
 
 
 # -- dead-letter -------------------------------------------------------------------------------------
