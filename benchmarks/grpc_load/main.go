@@ -152,9 +152,9 @@ func (w *worker) send(number int64) {
 }
 
 func (w *worker) receiveAndAck() {
-	ctx, cancel := context.WithTimeout(withMetadata(context.Background()), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	stream, err := w.client.ReceiveMessage(ctx, &pb.ReceiveMessageRequest{
+	stream, err := w.client.ReceiveMessage(withMetadata(ctx), &pb.ReceiveMessageRequest{
 		Group: resource(*group),
 		MessageQueue: &pb.MessageQueue{
 			Topic: resource(*topic), Id: -1, Permission: pb.Permission_READ_WRITE,
@@ -172,6 +172,9 @@ func (w *worker) receiveAndAck() {
 			break
 		}
 		fatal(err)
+		if status := answer.GetStatus(); status.GetCode() != pb.Code_MESSAGE_NOT_FOUND {
+			checkOk(status, "receive")
+		}
 		if message := answer.GetMessage(); message != nil {
 			entries = append(entries, &pb.AckMessageEntry{
 				MessageId:     message.SystemProperties.MessageId,

@@ -106,7 +106,9 @@ class HeaderDecoder:
     def decode(self, block: bytes) -> list[Field]:
         """The fields of a block; Http2Error ends the connection, since the table is unknown then."""
         fields: list[Field] = []
+        add = fields.append
         table, position, end = self._table, 0, len(block)
+        may_be_many = end > MAX_FIELDS  # a field has at least one byte
         try:
             while position < end:
                 byte = block[position]
@@ -115,26 +117,25 @@ class HeaderDecoder:
                     position += 1
                     if index == 0x7F:
                         index, position = _integer(block, position, 0x7F)
-                    fields.append(
-                        table[_STATIC_SIZE - index]
-                        if _STATIC_SIZE < index <= _STATIC_SIZE + len(table)
-                        else self._entry(index)
-                    )
+                    add(table[_STATIC_SIZE - index] if index > _STATIC_SIZE else self._entry(index))
                 elif byte & _WITH_INDEXING:
                     field, position = self._literal(block, position, 0x3F)
-                    fields.append(field)
+                    add(field)
                     self._add(field)
                 elif byte & _SIZE_UPDATE:
                     position = self._resize(block, position, is_first=not fields)
                 else:
                     field, position = self._literal(block, position, 0x0F)
-                    fields.append(field)
-                if len(fields) > MAX_FIELDS:
+                    add(field)
+                if may_be_many and len(fields) > MAX_FIELDS:
                     raise Http2Error(
                         ErrorCode.ENHANCE_YOUR_CALM, f"a header block of more than {MAX_FIELDS} fields"
                     )
         except IndexError:
-            raise Http2Error(ErrorCode.COMPRESSION_ERROR, "a header block ends inside a field") from None
+            raise Http2Error(
+                ErrorCode.COMPRESSION_ERROR,
+                "a header block ends inside a field, or refers to an entry that is not there",
+            ) from None
         return fields
 
     def _entry(self, index: int) -> Field:
@@ -164,7 +165,8 @@ class HeaderDecoder:
 
     def _add(self, field: Field) -> None:
         size = _ENTRY_OVERHEAD + len(field[0]) + len(field[1])
-        self._evict(self._max_bytes - size)
+        if self._size + size > self._max_bytes:
+            self._evict(self._max_bytes - size)
         if size <= self._max_bytes:  # a larger one empties the table
             self._table.append(field)
             self._size += size
