@@ -21,7 +21,7 @@ pytestmark = pytest.mark.e2e
 
 JSON = "json $.n > 5"
 PACKAGE = '''
-import os, time
+import os, pathlib, time
 
 class Moods:
     """Passes bodies that begin with its parameter; some bodies make it fail."""
@@ -38,6 +38,7 @@ class Moods:
             if body == b"raise":
                 raise RuntimeError("this body")
             if body == b"sleep":
+                pathlib.Path(__file__).parents[1].joinpath("asleep").touch()
                 time.sleep(30)
             if body == b"exit":
                 os._exit(3)
@@ -218,6 +219,36 @@ async def test_a_message_that_a_filter_fails_on_is_delivered(
         assert (counts.incidents > 0) == (bad in (b"sleep", b"exit"))
         await send_all(peer, b"almond")
         assert bodies(await pull_by(peer, "moods a", queue_offset=5)) == [b"almond"]
+
+
+async def test_a_consumer_that_goes_away_leaves_the_process_to_the_others(
+    tmp_path: Path, installed: None
+) -> None:
+    async with running(tmp_path) as peer:
+        await send_all(peer, b"apple")
+        plugins = peer.controller.services.plugins
+        wanted = plugins.find("moods a")
+        await plugins.check(wanted)
+        (pid,) = pids(peer)
+        gone = asyncio.ensure_future(plugins.check(wanted))
+        await asyncio.sleep(0)
+        gone.cancel()
+        assert bodies(await pull_by(peer, "moods a")) == [b"apple"]
+        assert gone.cancelled()
+        assert pids(peer) == [pid]
+
+
+async def test_a_stop_does_not_wait_for_a_filter_that_hangs(tmp_path: Path, installed: None) -> None:
+    async with running(tmp_path, filter_plugin_timeout_millis=300_000) as peer:
+        await send_all(peer, b"sleep")
+        waiting = asyncio.ensure_future(pull_by(peer, "moods a"))
+        async with asyncio.timeout(20):
+            while not (tmp_path / "asleep").exists():  # noqa: ASYNC110, ASYNC240
+                await asyncio.sleep(0.05)
+        async with asyncio.timeout(20):  # less than the filter sleeps
+            await peer.controller.services.plugins.stop()
+        assert (await waiting).code == ResponseCode.SYSTEM_BUSY
+    assert pids(peer) == []
 
 
 async def test_a_slow_filter_holds_up_nothing_else(tmp_path: Path, installed: None) -> None:

@@ -21,6 +21,7 @@ _START_TIMEOUT_S: Final = 30.0
 _END_TIMEOUT_S: Final = 5.0
 _MAX_LOGGED_LINES: Final = 100
 _LINE_BYTES: Final = 4096
+_STOPPED: Final = "the broker stops"
 _PROGRAM: Final = "kourou.filters.worker"
 _log = logging.getLogger(__name__)
 
@@ -42,6 +43,7 @@ class FilterProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._log_task: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
+        self._is_stopped = False
 
     @property
     def pid(self) -> int | None:
@@ -50,6 +52,12 @@ class FilterProcess:
 
     async def call(self, parameters: str, records: Sequence[bytes], timeout_s: float) -> Reply:
         """Have records judged. FilterProcessError: there is no answer within the time, or no process."""
+        # A consumer that goes away meanwhile does not cost the others the process.
+        call = asyncio.ensure_future(self._call(parameters, records, timeout_s))
+        call.add_done_callback(_retrieve)
+        return await asyncio.shield(call)
+
+    async def _call(self, parameters: str, records: Sequence[bytes], timeout_s: float) -> Reply:
         async with self._turn:
             process = self._process or await self._start()
             try:
@@ -63,17 +71,23 @@ class FilterProcess:
                 ) from None
             except (OSError, EOFError, msgspec.DecodeError) as error:
                 await self._kill()
+                if self._is_stopped:
+                    raise FilterStartError(_STOPPED) from None
                 raise FilterProcessError(f"its process ended: {_status(process, error)}") from None
-            except BaseException:  # cancelled: the answer that comes would be taken for that of the next call
+            except BaseException:  # the answer that comes would be taken for that of the next call
                 await self._kill()
                 raise
 
     async def stop(self) -> None:
-        """End the process."""
-        async with self._turn:
+        """End the process, and the calls with it."""
+        self._is_stopped = True
+        await self._kill()
+        async with self._turn:  # of a process that was just being started
             await self._kill()
 
     async def _start(self) -> asyncio.subprocess.Process:
+        if self._is_stopped:
+            raise FilterStartError(_STOPPED)
         try:
             process = self._process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", _PROGRAM, *self._words),
@@ -149,6 +163,11 @@ async def _receive(process: asyncio.subprocess.Process) -> Reply:
     if length > MAX_MESSAGE_BYTES:
         raise EOFError(f"an answer of {length} bytes")
     return decode_reply(await process.stdout.readexactly(length))
+
+
+def _retrieve(call: asyncio.Future[Reply]) -> None:
+    if not call.cancelled():
+        call.exception()  # of a call that nothing waits for any more
 
 
 def _status(process: asyncio.subprocess.Process, error: BaseException) -> str:

@@ -136,14 +136,10 @@ class PluginHost:
         """Whether the consumer gets each record. RequestError: not now, or never with these parameters."""
         plugin = self._plugin(wanted.name)
         try:
-            verdicts = await self._call(plugin, wanted.parameters, records)
+            verdicts = await self._verdicts(plugin, wanted.parameters, records)
         except FilterStartError as error:
             self._fence(plugin, str(error))
             raise self._fenced(plugin) from None
-        except FilterProcessError as error:
-            self._incident(plugin, str(error))
-            most = plugin.counts.incidents + _MAX_INCIDENTS_OF_A_BATCH - 1
-            verdicts = await self._halves(plugin, wanted.parameters, records, most)
         counts = plugin.counts
         for verdict in verdicts:
             if verdict == FAILED:
@@ -153,6 +149,16 @@ class PluginHost:
             else:
                 counts.rejected += 1
         return [bool(verdict) for verdict in verdicts]
+
+    async def _verdicts(self, plugin: _Plugin, parameters: str, records: Sequence[bytes]) -> bytes:
+        try:
+            return await self._call(plugin, parameters, records)
+        except FilterStartError:
+            raise
+        except FilterProcessError as error:
+            self._incident(plugin, str(error))
+            most = plugin.counts.incidents + _MAX_INCIDENTS_OF_A_BATCH - 1
+            return await self._halves(plugin, parameters, records, most)
 
     def _plugin(self, name: str) -> _Plugin:
         plugin = self._plugins.get(name)
@@ -191,6 +197,8 @@ class PluginHost:
         for half in (records[:middle], records[middle:]):
             try:
                 verdicts += await self._call(plugin, parameters, half)
+            except FilterStartError:
+                raise
             except FilterProcessError as error:
                 if plugin.counts.incidents >= most:
                     self._fence(plugin, str(error))
