@@ -369,12 +369,14 @@ def test_a_mistyped_group_of_commands_is_recognised() -> None:
         (
             ["standalone", "--prot", "1"],
             "kourou standalone: No such option '--prot'. "
-            "Did you mean '--namesrv-port', '--broker-port', '--http-port' or '--console-port'?",
+            "Did you mean '--namesrv-port', '--broker-port', '--http-port', '--grpc-port' or "
+            "'--console-port'?",
         ),
         (
             ["standalone", "--port", "1"],
             "kourou standalone: No such option '--port'. "
-            "Did you mean '--namesrv-port', '--broker-port', '--http-port' or '--console-port'?",
+            "Did you mean '--namesrv-port', '--broker-port', '--http-port', '--grpc-port' or "
+            "'--console-port'?",
         ),
         (["doctor"], "kourou: No such command 'doctor'. Did you mean 'kourou admin doctor'?"),
         (["topiclist"], "kourou: No such command 'topiclist'. Did you mean 'kourou admin topicList'?"),
