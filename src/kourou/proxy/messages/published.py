@@ -38,6 +38,8 @@ _BORN_HOST: Final = MessageConst.PROPERTY_BORN_HOST
 _PRODUCER_GROUP: Final = MessageConst.PROPERTY_PRODUCER_GROUP
 _MAX_CHARACTER_BYTES: Final = 4
 """In UTF-8."""
+_MAX_TEXTS: Final = MAX_SENT_PROPERTIES_BYTES // 2
+"""User properties or keys, whatever the limits are: a record has no room for more."""
 # Java's ISO control characters; those that separate properties are two of them.
 _find_control: Final = re.compile("[\x00-\x1f\x7f-\x9f]").search
 _ADLER: Final = struct.Struct(">I")
@@ -86,8 +88,7 @@ def publish(message: Message, topic: str, *, limits: MessageLimits, now_ms: int,
     if system.body_encoding == _GZIP:
         body, sys_flag = _zlib_stream(body), _COMPRESSED
     message_id, message_group = system.message_id, system.message_group
-    # Most have none; the empty map need not be made a dict.
-    user = dict(message.user_properties) if message.user_properties else {}
+    user = _user_properties(message, limits)
     properties = {_UNIQ_KEY: message_id, **user}
     _put_searched(properties, user, system, limits)
     born_ms = timestamp_ms(system.born_timestamp)
@@ -136,6 +137,20 @@ def publish(message: Message, topic: str, *, limits: MessageLimits, now_ms: int,
     )
 
 
+def _user_properties(message: Message, limits: MessageLimits) -> dict[str, str]:
+    found = message.user_properties
+    if not found:  # most have none: the empty map need not be made a dict
+        return {}
+    # Counted before anything looks at them: a request has room for millions.
+    if len(found) > (limits.max_user_properties if limits.max_user_properties > 0 else _MAX_TEXTS):
+        raise StatusError(
+            Code.MESSAGE_PROPERTIES_TOO_LARGE,
+            f"the message has {len(found)} user properties; "
+            f"at most {limits.max_user_properties or _MAX_TEXTS} are allowed",
+        )
+    return dict(found)
+
+
 def _check_body(body: bytes, limits: MessageLimits) -> None:
     if not body and limits.refuses_empty_bodies:
         raise StatusError(Code.MESSAGE_BODY_EMPTY, "the body is empty")
@@ -169,7 +184,7 @@ def _put_searched(
     tag, keys = system.tag, system.keys
     characters = 0
     if user:
-        _check_user(user, limits)
+        _check_user(user)
         characters = len("".join((*user, *user.values())))
     if tag:
         if not tag.strip() or "|" in tag:
@@ -177,6 +192,11 @@ def _put_searched(
         properties[MessageConst.PROPERTY_TAGS] = tag
         characters += len(tag)
     if keys:
+        if len(keys) > _MAX_TEXTS:
+            raise StatusError(
+                Code.MESSAGE_PROPERTIES_TOO_LARGE,
+                f"the message has {len(keys)} keys; at most {_MAX_TEXTS} are allowed",
+            )
         joined_keys = KEY_SEPARATOR.join(keys)
         if any(key and not key.strip() for key in keys):
             raise StatusError(Code.ILLEGAL_MESSAGE_KEY, "a key is blank")
@@ -193,12 +213,7 @@ def _put_searched(
             )
 
 
-def _check_user(user: dict[str, str], limits: MessageLimits) -> None:
-    if 0 < limits.max_user_properties < len(user):
-        raise StatusError(
-            Code.MESSAGE_PROPERTIES_TOO_LARGE,
-            f"the message has {len(user)} user properties; at most {limits.max_user_properties} are allowed",
-        )
+def _check_user(user: dict[str, str]) -> None:
     if not SYSTEM_PROPERTIES.isdisjoint(user):
         (name, *_) = SYSTEM_PROPERTIES.intersection(user)
         raise StatusError(

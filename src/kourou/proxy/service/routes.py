@@ -49,6 +49,8 @@ _READ: Final = PermName.READ.value
 _WRITE: Final = PermName.WRITE.value
 _EVERY_QUEUE: Final = -1
 _EITHER: Final = frozenset({Action.PUB, Action.SUB})
+_MAX_ADDRESSES: Final = 64
+_MAX_HOST: Final = 255
 _MAX_QUEUES: Final = 100_000
 """Of an answer: beyond this, it would be larger than clients accept."""
 
@@ -166,9 +168,13 @@ def _is_served(broker: BrokerData) -> bool:
 def endpoints_of(sent: Endpoints, authority: str) -> Endpoints:
     """The address that a client is sent: the one by which it has reached the proxy, as it says itself, or
     else as its call says. StatusError: neither says it."""
+    # They are sent back with each queue of a topic, so they must be few and short.
+    if len(sent.addresses) > _MAX_ADDRESSES:
+        raise _illegal(f"{len(sent.addresses)}")
     addresses = list(sent.addresses) or _addresses_of(authority)
     for address in addresses:
-        if not address.host.strip() or not 0 < address.port < 65_536:
+        host = address.host
+        if not host.strip() or len(host) > _MAX_HOST or not 0 < address.port < 65_536:
             raise _illegal(f"{address.host!r:.100}, port {address.port}")
     schemes = {_scheme(address.host) for address in addresses}
     scheme = schemes.pop() if len(schemes) == 1 else AddressScheme.DOMAIN_NAME

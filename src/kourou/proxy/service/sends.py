@@ -54,6 +54,8 @@ from kourou.transport.tasks import TaskOwner
 
 _TIMEOUT_MS: Final = 3_000
 _MAX_TIMEOUT_MS: Final = 30_000
+_MAX_MESSAGES: Final = 1_024
+"""Of a request, all of which are handled in one go; official clients send one."""
 _MAX_BATCH_BYTES: Final = 4 * 1024 * 1024
 _ENTRY_BYTES: Final = 22
 """Of a message in a batch, beside body and properties."""
@@ -96,6 +98,11 @@ class Sends:
         messages = request.messages
         if not messages:
             raise StatusError(Code.MESSAGE_CORRUPTED, "the request has no message")
+        if len(messages) > _MAX_MESSAGES:
+            raise StatusError(
+                Code.PAYLOAD_TOO_LARGE,
+                f"the request has {len(messages)} messages; at most {_MAX_MESSAGES} are allowed",
+            )
         first = messages[0].topic
         if len(messages) > 1 and any(message.topic != first for message in messages):
             raise StatusError(Code.MESSAGE_CORRUPTED, "the messages of a request must have one topic")

@@ -27,3 +27,10 @@ def test_groups_that_are_refused(name: str) -> None:
 def test_names(name: str) -> None:
     assert topic_name(Resource(resource_namespace="ignored", name=name)) == name
     assert group_name(Resource(name="g")) == "g"
+
+
+def test_namespaces_are_short() -> None:
+    for check, code in ((topic_name, Code.ILLEGAL_TOPIC), (group_name, Code.ILLEGAL_CONSUMER_GROUP)):
+        with pytest.raises(StatusError) as refused:
+            check(Resource(resource_namespace="n" * 256, name="orders"))
+        assert refused.value.code == code

@@ -56,6 +56,7 @@ REFUSED: list[tuple[Code, dict[str, Any]]] = [
     (Code.MESSAGE_PROPERTIES_TOO_LARGE, {"user": {str(number): "v" for number in range(129)}}),
     (Code.MESSAGE_PROPERTIES_TOO_LARGE, {"user": {"name": "ü" * 8192}}),
     (Code.MESSAGE_PROPERTIES_TOO_LARGE, {"keys": ["k" * 8192] * 2, "tag": "t"}),
+    (Code.MESSAGE_PROPERTIES_TOO_LARGE, {"keys": [""] * 20_000}),
     (Code.ILLEGAL_MESSAGE_PROPERTY_KEY, {"user": {"UNIQ_KEY": "1"}}),
     (Code.ILLEGAL_MESSAGE_PROPERTY_KEY, {"user": {"__LITE_TOPIC": "1"}}),
     (Code.ILLEGAL_MESSAGE_PROPERTY_KEY, {"user": {"a\x01b": "1"}}),

@@ -112,7 +112,14 @@ def test_the_address_of_the_call_serves_where_the_request_has_none() -> None:
 
 @pytest.mark.parametrize(
     ("addresses", "authority"),
-    [([], ""), ([], "proxy"), ([Address(host="", port=1)], ""), ([Address(host="h", port=0)], "")],
+    [
+        ([], ""),
+        ([], "proxy"),
+        ([Address(host="", port=1)], ""),
+        ([Address(host="h", port=0)], ""),
+        ([Address(host="h" * 256, port=1)], ""),
+        ([Address(host="h", port=1)] * 65, ""),
+    ],
 )
 def test_no_address(addresses: list[Address], authority: str) -> None:
     with pytest.raises(StatusError) as refused:

@@ -186,6 +186,12 @@ async def test_batches_are_no_larger_than_a_message_may_be(sends: SendKit) -> No
     assert header.batch and all(len(sent.command.body) < 4 * 1024 * 1024 for sent in sends.kit.brokers.sent)
 
 
+async def test_a_request_has_a_limit_of_messages(sends: SendKit) -> None:
+    sends.kit.brokers.answers[SEND_BATCH] = stored
+    assert len((await sends.send(*[message(b"x")] * 1_024)).entries) == 1_024
+    assert (await sends.send(*[message(b"x")] * 1_025)).status.code == Code.PAYLOAD_TOO_LARGE
+
+
 async def test_a_half_message_is_known_even_if_its_client_has_gone(sends: SendKit) -> None:
     call = RecordedCall(
         "SendMessage", SendMessageRequest(messages=[message(message_type=MessageType.TRANSACTION)])
