@@ -55,6 +55,7 @@ class Proxy:
         self._cluster: Cluster | None = None
         self._services: Services | None = None
         self._server: GrpcServer | None = None
+        self._is_stopped = False
         self._latency: CallLatency | None = None
         self._followed: FollowedAccounts | None = None
 
@@ -115,7 +116,11 @@ class Proxy:
         return None if self._followed is None else self._followed.gate
 
     async def stop(self, timeout_ms: int = 3_000) -> None:
-        """Stop in order: no new calls, an end to what is under way, then links and tasks."""
+        """Stop in order: no new calls, an end to what is under way, then links and tasks. May be called
+        twice."""
+        if self._is_stopped:
+            return
+        self._is_stopped = True
         try:
             if self._server is not None:
                 await self._server.stop(max(timeout_ms, _MIN_STOP_MS))

@@ -50,7 +50,7 @@ DEFAULT_TIMEOUT_S: Final = 30.0
 MAX_BROKERS: Final = 26
 _NOT_STARTED: Final = "the cluster is not started: use `with LocalCluster() as mq:`"
 MAX_SLAVES: Final = 4
-_OWN_OPTIONS: Final = ("brokers", "slaves", "sync", "auth", "store", "hooks")
+_OWN_OPTIONS: Final = ("brokers", "slaves", "sync", "auth", "grpc", "store", "hooks")
 _OWN_SETTINGS: Final = ("broker_name", "namesrv_addr", "store_path_root_dir", "broker_id", "broker_role")
 
 
@@ -60,7 +60,8 @@ class LocalCluster:
 
     Each broker has `slaves` slaves, which follow it when the cluster is started; with `sync` a message is
     acknowledged when a slave has it (SYNC_MASTER). With `auth` only accounts may do something: clients sign
-    with the `credentials` of the administrator, or of users that it makes.
+    with the `credentials` of the administrator, or of users that it makes. With `grpc` clients of RocketMQ 5
+    connect to `grpc_address`; needs `pip install 'kourou[grpc]'`.
     `store` is a folder that outlives the cluster: the next cluster there continues with its messages. `hooks`
     are called on the brokers' threads. `settings` are attributes of BrokerConfig, for every broker.
     `async with` returns an AsyncLocalCluster.
@@ -73,6 +74,7 @@ class LocalCluster:
         slaves: int = 0,
         sync: bool = False,
         auth: bool = False,
+        grpc: bool = False,
         store: Path | str | None = None,
         hooks: BrokerHooks | None = None,
         **settings: Any,
@@ -82,6 +84,7 @@ class LocalCluster:
         self._slaves = slaves
         self._store = None if store is None else Path(store)
         self._hooks = hooks
+        self._has_grpc = grpc
         self._accounts = new_accounts(Path()) if auth else None
         self._settings = {**settings, "broker_role": SYNC_MASTER} if sync else settings
         self._life = threading.Lock()
@@ -122,6 +125,7 @@ class LocalCluster:
                 self._slaves,
                 self._hooks,
                 self._accounts,
+                has_grpc=self._has_grpc,
                 **self._settings,
             )
         )
@@ -186,6 +190,15 @@ class LocalCluster:
         if not self._namesrv:
             raise ClusterStateError(_NOT_STARTED)
         return self._namesrv
+
+    @property
+    def grpc_address(self) -> str:
+        """The address for clients of RocketMQ 5, of a cluster with `grpc`: plaintext, or TLS with a
+        certificate that cannot be verified."""
+        proxy = self._parts()[1].proxy
+        if proxy is None:
+            raise ClusterStateError("the cluster serves no gRPC clients: LocalCluster(grpc=True)")
+        return proxy.address
 
     @property
     def credentials(self) -> Credentials:
@@ -314,6 +327,11 @@ class AsyncLocalCluster:
     def namesrv(self) -> str:
         """The name server's address for clients."""
         return self._cluster.namesrv
+
+    @property
+    def grpc_address(self) -> str:
+        """The address for clients of RocketMQ 5, of a cluster with `grpc`."""
+        return self._cluster.grpc_address
 
     @property
     def broker_addresses(self) -> list[str]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kourou.access.inner_keys import inner_keys
 from kourou.argument_types import check_int
@@ -37,6 +37,9 @@ from kourou.testing.group_lag import GroupLag, broker_lag, broker_topics, merged
 from kourou.testing.loop_thread import LoopThread
 from kourou.testing.stored_messages import broker_messages, in_store_order
 
+if TYPE_CHECKING:
+    from kourou.proxy.assembly import Proxy
+
 _LOOK_S: Final = 0.02
 _ROUTE_TIMEOUT_S: Final = 10.0
 _STOP_TIMEOUT_MS: Final = 2_000
@@ -46,6 +49,21 @@ _FOLLOW_TIMEOUT_S: Final = 30.0
 def _attributes(keys: Mapping[str, str]) -> dict[str, Any]:
     """Attributes of a configuration, from the keys of a file; no value is a number."""
     return {attribute_name(key): text == "true" or text for key, text in keys.items()}
+
+
+def _proxy(namesrv: str, accounts: StandaloneAccounts | None) -> Proxy:
+    """A proxy in front of the brokers, whose loops are other ones: by TCP."""
+    from kourou.embed import GrpcServerConfig, Proxy, ProxySettings
+    from kourou.proxy.settings import SELF_MADE_TLS
+
+    return Proxy(
+        ProxySettings(
+            grpc=GrpcServerConfig(host=LOOPBACK, port=0, tls=SELF_MADE_TLS),
+            namesrv=namesrv,
+            own_keys=None if accounts is None else accounts.inner,
+            follows_users=accounts is not None,
+        )
+    )
 
 
 class BrokerPlace:
@@ -110,6 +128,7 @@ class RunningCluster:
         self._stack = AsyncExitStack()
         self._changing = asyncio.Lock()
         self._namesrv: NameServer
+        self.proxy: Proxy | None = None
         self.masters: list[BrokerPlace] = []
         self.slaves: list[list[BrokerPlace]] = []
         """Of each master."""
@@ -126,6 +145,8 @@ class RunningCluster:
         slaves: int,
         hooks: BrokerHooks | None,
         accounts: StandaloneAccounts | None = None,
+        *,
+        has_grpc: bool = False,
         **settings: Any,
     ) -> str:
         """Start everything; returns the name server's address. After a failure nothing is left running."""
@@ -147,6 +168,8 @@ class RunningCluster:
             self.slaves = [[place(index, 1 + each) for each in range(slaves)] for index in range(brokers)]
             await self._all_done(place.thread.run(place.start) for place in self.places)
             await self._wait_followed(slaves)
+            if has_grpc:
+                self.proxy = await self._stack.enter_async_context(_proxy(namesrv.address, accounts))
             return namesrv.address
         except BaseException:
             await self.close()
@@ -171,6 +194,8 @@ class RunningCluster:
         """Stop everything, brokers first. Raises the error of a failed broker."""
         async with self._changing:
             try:
+                if self.proxy is not None:
+                    await self.proxy.stop(_STOP_TIMEOUT_MS)
                 # Slaves first: they would look for their masters.
                 for places in (chain.from_iterable(self.slaves), self.masters):
                     await self._all_done(place.thread.run(place.stop) for place in places)
