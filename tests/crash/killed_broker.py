@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,10 +25,12 @@ def environment(home: Path) -> dict[str, str]:
 
 
 class KilledBroker:
-    """`keys` are settings beside those that every broker here has: this machine, small files."""
+    """`keys` are settings beside those that every broker here has: this machine, small files; `arguments` are
+    others of its command."""
 
-    def __init__(self, folder: Path, **keys: object) -> None:
+    def __init__(self, folder: Path, *, arguments: Sequence[str] = (), **keys: object) -> None:
         self._folder = folder
+        self._arguments = arguments
         self._starts = 0
         port = free_broker_port()
         self.address = f"127.0.0.1:{port}"
@@ -47,7 +49,8 @@ class KilledBroker:
 
     def start(self, **keys: object) -> None:
         """As users do; `keys` hold for this life only. It serves on return."""
-        self._begin("kourou.cli.mqbroker", ["--logFile", str(self._folder / "log")], keys)
+        arguments = ["--logFile", str(self._folder / "log"), *self._arguments]
+        self._begin("kourou.cli.mqbroker", arguments, keys)
         self.process.wait_first_line()
 
     def start_to_die(self, step: str, **keys: object) -> None:

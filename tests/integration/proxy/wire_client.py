@@ -73,10 +73,11 @@ class WireClient:
         """Send frames."""
         self._writer.write(content)
 
-    def open(self, method: str) -> Stream:
-        """Begin a call."""
+    def open(self, method: str, **metadata: str) -> Stream:
+        """Begin a call, with metadata beside the client's."""
         stream = self._streams[self._next_id] = Stream(self, self._next_id, method)
-        self.write(headers(self._next_id, block(_PATHS[method], self.metadata)))
+        own = {name.replace("_", "-"): value for name, value in metadata.items()}
+        self.write(headers(self._next_id, block(_PATHS[method], self.metadata | own)))
         self._next_id += 2
         return stream
 
@@ -100,16 +101,22 @@ class WireClient:
         stream, _ = await self.exchange_settings(settings)
         return stream
 
-    async def exchange_settings(self, settings: Any) -> tuple[Stream, Any]:
+    async def exchange_settings(self, settings: Any, **metadata: str) -> tuple[Stream, Any]:
         """An open Telemetry stream, and the settings of the answer."""
-        stream = self.open("Telemetry")
+        stream = self.open("Telemetry", **metadata)
         stream.write(TelemetryCommand(settings=settings))
         answer = await stream.next()
         assert answer is not None and answer.HasField("settings"), stream.trailers
         return stream, answer.settings
 
+    async def _received(self) -> bytes:
+        try:
+            return await self._reader.read(1 << 18)
+        except OSError:  # reset by a server that was killed
+            return b""
+
     async def _read(self) -> None:
-        while received := await self._reader.read(1 << 18):
+        while received := await self._received():
             for frame in self._decoder.feed(received):
                 fields: Mapping[str, str] = {}
                 if frame.type == FrameType.HEADERS:
@@ -121,6 +128,8 @@ class WireClient:
                     is_end = bool(frame.flags & frames.END_STREAM) or is_reset
                     if frame.type in (FrameType.DATA, FrameType.HEADERS) or is_reset:
                         stream.feed(frame.type, frame.payload, fields, is_end)
+        for stream in self._streams.values():  # the connection has ended, and all calls with it
+            stream.feed(FrameType.RST_STREAM, b"", {}, is_end=True)
 
     async def close(self) -> None:
         """End the connection."""

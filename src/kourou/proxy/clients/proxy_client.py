@@ -24,7 +24,17 @@ class ClientKey(NamedTuple):
 class ProxyClient:
     """One client. Its state belongs to the id, not to a connection: calls may come on several."""
 
-    __slots__ = ("account", "key", "last_call_s", "links", "peer", "rules", "settings", "streams")
+    __slots__ = (
+        "account",
+        "heartbeat",
+        "key",
+        "last_call_s",
+        "links",
+        "peer",
+        "rules",
+        "settings",
+        "streams",
+    )
 
     def __init__(self, key: ClientKey, peer: str, now_s: float) -> None:
         self.key = key
@@ -36,6 +46,8 @@ class ProxyClient:
         """Its ways to brokers; set by the registry."""
         self.settings: ClientSettings | None = None
         """What it has sent over Telemetry; None: nothing yet."""
+        self.heartbeat: tuple[ClientSettings, bytes] | None = None
+        """The body of its heartbeats, which is the same until its settings change."""
         self.rules: GroupRules | None = None
         """Those of its group; None: it is no consumer, or they are not known yet."""
         self.streams: list[TelemetryStream] = []

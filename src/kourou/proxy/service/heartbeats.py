@@ -76,7 +76,7 @@ class Registrations:
         settings = client.settings
         if settings is None:
             return
-        body = heartbeat_body(client.client_id, settings)
+        body = _body_of(client, settings)
         names = await self._broker_names(settings)
         calls = [client.link(name).call_nowait(_heartbeat(body), HEARTBEAT_TIMEOUT_MS) for name in names]
         answers = await asyncio.gather(*calls, return_exceptions=True)
@@ -89,9 +89,10 @@ class Registrations:
                 raise ResponseError(answer.code, answer.remark or "", name)
 
     def register_at(self, client: ProxyClient, link: BrokerLink) -> None:
-        """Register a client over a new connection, before anything else is sent over it."""
-        if client.settings is not None:
-            body = heartbeat_body(client.client_id, client.settings)
+        """Register a client over a new connection, before anything else is sent over it; unless it is being
+        registered everywhere, for which the connection may have been made."""
+        if client.settings is not None and client not in self._registering:
+            body = _body_of(client, client.settings)
             link.call_nowait(_heartbeat(body), HEARTBEAT_TIMEOUT_MS).add_done_callback(_ignore)
 
     async def _broker_names(self, settings: ClientSettings) -> list[str]:
@@ -104,6 +105,13 @@ class Registrations:
                 continue
             names |= dict.fromkeys(queues.broker_name for queues in route.queue_datas)
         return list(names)
+
+
+def _body_of(client: ProxyClient, settings: ClientSettings) -> bytes:
+    known = client.heartbeat
+    if known is None or known[0] is not settings:
+        known = client.heartbeat = settings, heartbeat_body(client.client_id, settings)
+    return known[1]
 
 
 def heartbeat_body(client_id: str, settings: ClientSettings) -> bytes:
