@@ -36,7 +36,6 @@ from kourou.proxy.messages.statuses import StatusError, make_status
 from kourou.proxy.messages.times import duration_ms
 from kourou.proxy.service.dead_letters import Leftovers
 from kourou.proxy.service.handlers import Answer, HandlerMaker, path_of
-from kourou.proxy.service.heartbeats import known_settings
 from kourou.proxy.wire.rocketmq_v2 import (
     Code,
     ReceiveMessageRequest,
@@ -57,6 +56,8 @@ _ANSWER_MS: Final = 5_000
 """How much longer than a pop may wait at the broker the proxy waits for its answer."""
 _EARLY_MS: Final = 500
 """An answer leaves the broker so long before the client's deadline: it has to arrive in time."""
+_REQUEST_TIMEOUT_MS: Final = 3000
+"""Of clients whose settings are not known."""
 _CODE_OF_SHORT_POLLING: Final = (5, 0, 3)
 """The first version of clients that knows ILLEGAL_POLLING_TIME."""
 _NOTHING: Final = frozenset({ResponseCode.POLLING_TIMEOUT, ResponseCode.PULL_NOT_FOUND})
@@ -93,8 +94,8 @@ class Receives:
     def receive(
         self, client: ProxyClient, request: ReceiveMessageRequest, answer: Answer[ReceiveMessageResponse]
     ) -> None:
-        """ReceiveMessage."""
-        known_settings(client)
+        """ReceiveMessage. It says all that a pop needs, so settings need not be known: after a restart of this
+        proxy some clients send theirs again only minutes later."""
         group = group_name(request.group)
         topic = topic_name(request.message_queue.topic)
         subscription = subscription_of(topic, request.filter_expression)
@@ -145,7 +146,9 @@ class Receives:
         if request.HasField("long_polling_timeout"):
             wanted_ms = duration_ms(request.long_polling_timeout)
         elif left_ms is not None:
-            wanted_ms = left_ms - known_settings(client).request_timeout_ms // 2
+            settings = client.settings
+            timeout_ms = settings.request_timeout_ms if settings else _REQUEST_TIMEOUT_MS
+            wanted_ms = left_ms - timeout_ms // 2
         else:
             wanted_ms = high
         poll_ms = min(max(wanted_ms, low), high)
