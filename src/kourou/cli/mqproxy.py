@@ -19,7 +19,7 @@ _LOCAL = "-pm local: a broker with a proxy in its process is `mqbroker --enable-
 def parse(arguments: Sequence[str] | None) -> ServerOptions:
     """Turn Apache's options into ours. ConfigError for those of a broker."""
     given = _parser().parse_args(arguments)
-    if given.proxyMode.lower() == "local" or given.brokerConfigPath is not None:
+    if (given.proxyMode or "").lower() == "local" or given.brokerConfigPath is not None:
         raise ConfigError(_LOCAL)
     return ServerOptions(
         config_file=given.proxyConfigPath,
@@ -35,7 +35,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = ApacheParser(PROGRAM, "Run a RocketMQ proxy: gRPC clients in front of a cluster of brokers.")
     parser.add("pc", "proxyConfigPath", "configuration file, rmq-proxy.json", type=Path, metavar="FILE")
     parser.add("n", "namesrvAddr", "name servers, as in 192.168.0.1:9876;192.168.0.2:9876", metavar="LIST")
-    parser.add("pm", "proxyMode", "cluster; local is mqbroker --enable-proxy", default="cluster")
+    parser.add("pm", "proxyMode", "cluster; local is mqbroker --enable-proxy", metavar="MODE")
     parser.add("bc", "brokerConfigPath", "see mqbroker --enable-proxy", type=Path, metavar="FILE")
     parser.add("p", "printConfigItem", "print the whole configuration and exit", action="store_true")
     parser.add("m", "printImportantConfig", "print the important part and exit", action="store_true")
