@@ -89,8 +89,10 @@ def publish(message: Message, topic: str, *, limits: MessageLimits, now_ms: int,
         body, sys_flag = _zlib_stream(body), _COMPRESSED
     message_id, message_group = system.message_id, system.message_group
     user = _user_properties(message, limits)
+    if user:
+        _check_user(user)
     properties = {_UNIQ_KEY: message_id, **user}
-    _put_searched(properties, user, system, limits)
+    _put_searched(properties, system)
     born_ms = timestamp_ms(system.born_timestamp)
     if 0 < born_ms <= MAX_TIME_MS:
         properties[_BORN_TIMESTAMP] = str(born_ms)
@@ -125,10 +127,16 @@ def publish(message: Message, topic: str, *, limits: MessageLimits, now_ms: int,
         raise StatusError(Code.ILLEGAL_MESSAGE_ID, "message_id is blank")
     if not "".join((*properties, *properties.values())).isprintable():
         _check_characters(user, system)
+    text = encode_properties(properties)
+    # Short text need not be encoded to be measured.
+    if len(text) * _MAX_CHARACTER_BYTES > limits.max_user_property_bytes > 0:
+        _check_size(user, system, limits)
+    if len(text) * _MAX_CHARACTER_BYTES > MAX_SENT_PROPERTIES_BYTES:
+        _check_room(text)
     return Published(
         topic=topic,
         body=body,
-        properties=_encoded(properties),
+        properties=text,
         sys_flag=sys_flag,
         message_id=message_id,
         kind=kind,
@@ -161,56 +169,46 @@ def _check_body(body: bytes, limits: MessageLimits) -> None:
         )
 
 
-def _encoded(properties: dict[str, str]) -> str:
-    """The property string. StatusError: no record has room for it."""
-    text = encode_properties(properties)
-    # Short text need not be encoded to be measured.
-    if (
-        len(text) * _MAX_CHARACTER_BYTES > MAX_SENT_PROPERTIES_BYTES
-        and len(text.encode()) > MAX_SENT_PROPERTIES_BYTES
-    ):
+def _check_room(text: str) -> None:
+    """StatusError: no record has room for these properties."""
+    size_bytes = len(text.encode())
+    if size_bytes > MAX_SENT_PROPERTIES_BYTES:
         raise StatusError(
             Code.MESSAGE_PROPERTIES_TOO_LARGE,
-            f"all properties together have {len(text.encode())} bytes; "
+            f"all properties together have {size_bytes} bytes; "
             f"at most {MAX_SENT_PROPERTIES_BYTES} are allowed",
         )
-    return text
 
 
-def _put_searched(
-    properties: dict[str, str], user: dict[str, str], system: SystemProperties, limits: MessageLimits
-) -> None:
-    """Tag and keys. They share a limit with the user's properties, which are checked, too."""
+def _put_searched(properties: dict[str, str], system: SystemProperties) -> None:
+    """Tag and keys."""
     tag, keys = system.tag, system.keys
-    characters = 0
-    if user:
-        _check_user(user)
-        characters = len("".join((*user, *user.values())))
     if tag:
         if not tag.strip() or "|" in tag:
             raise StatusError(Code.ILLEGAL_MESSAGE_TAG, f"tag {tag!r:.100} is blank or contains |")
         properties[MessageConst.PROPERTY_TAGS] = tag
-        characters += len(tag)
     if keys:
         if len(keys) > _MAX_TEXTS:
             raise StatusError(
                 Code.MESSAGE_PROPERTIES_TOO_LARGE,
                 f"the message has {len(keys)} keys; at most {_MAX_TEXTS} are allowed",
             )
-        joined_keys = KEY_SEPARATOR.join(keys)
-        if any(key and not key.strip() for key in keys):
+        # Empty ones are no keys, blank ones are an error.
+        if not all(map(str.strip, keys)) and any(key and not key.strip() for key in keys):
             raise StatusError(Code.ILLEGAL_MESSAGE_KEY, "a key is blank")
-        if joined_keys:
+        if joined_keys := KEY_SEPARATOR.join(keys):
             properties[MessageConst.PROPERTY_KEYS] = joined_keys
-            characters += len(joined_keys)
-    limit_bytes = limits.max_user_property_bytes
-    if characters * _MAX_CHARACTER_BYTES > limit_bytes > 0:
-        size_bytes = len("".join((tag, *keys, *user, *user.values())).encode())
-        if size_bytes > limit_bytes:
-            raise StatusError(
-                Code.MESSAGE_PROPERTIES_TOO_LARGE,
-                f"properties, tag and keys have {size_bytes} bytes; at most {limit_bytes} are allowed",
-            )
+
+
+def _check_size(user: dict[str, str], system: SystemProperties, limits: MessageLimits) -> None:
+    """Tag and keys share a limit with the user's properties."""
+    size_bytes = len("".join((system.tag, *system.keys, *user, *user.values())).encode())
+    if size_bytes > limits.max_user_property_bytes:
+        raise StatusError(
+            Code.MESSAGE_PROPERTIES_TOO_LARGE,
+            f"properties, tag and keys have {size_bytes} bytes; "
+            f"at most {limits.max_user_property_bytes} are allowed",
+        )
 
 
 def _check_user(user: dict[str, str]) -> None:

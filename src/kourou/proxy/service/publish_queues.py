@@ -22,44 +22,57 @@ _AVOIDED_S: Final = 5.0
 _MAX_TOPICS: Final = 10_000
 
 
+class TopicQueues:
+    """The writable queues of one topic, sorted by broker and id, as Apache's proxy sorts them."""
+
+    __slots__ = ("queues", "route", "turn")
+
+    def __init__(self, topic: str, route: TopicRouteData, turn: int) -> None:
+        self.route = route
+        self.queues = _writable(topic, route)
+        # For each topic: with one counter for all, alternating sends to two topics would use only every
+        # second queue.
+        self.turn = turn
+
+
 class PublishQueues:
     """The queues of all topics, as their routes say."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._queues: dict[str, tuple[TopicRouteData, Sequence[MessageQueue]]] = {}
+        self._topics: dict[str, TopicQueues] = {}
         self._avoided: dict[str, float] = {}
-        self._turn = random.randrange(1 << 30)
 
-    def of(self, topic: str, route: TopicRouteData) -> Sequence[MessageQueue]:
-        """The writable queues of a topic, sorted by broker and id, as Apache's proxy sorts them. StatusError:
-        there is none."""
-        known = self._queues.get(topic)
-        if known is None or known[0] is not route:
-            if len(self._queues) >= _MAX_TOPICS:
-                self._queues.clear()
-            known = self._queues[topic] = route, _writable(topic, route)
-        if not known[1]:
+    def of(self, topic: str, route: TopicRouteData) -> TopicQueues:
+        """The queues of a topic. StatusError: there is none that can be written to."""
+        known = self._topics.get(topic)
+        if known is None or known.route is not route:
+            if len(self._topics) >= _MAX_TOPICS:
+                self._topics.clear()
+            turn = random.randrange(1 << 30) if known is None else known.turn
+            known = self._topics[topic] = TopicQueues(topic, route, turn)
+        if not known.queues:
             raise StatusError(Code.FORBIDDEN, f"topic {topic} has no queue that can be written to")
-        return known[1]
+        return known
 
-    def next(self, queues: Sequence[MessageQueue]) -> MessageQueue:
+    def next(self, topic: TopicQueues) -> MessageQueue:
         """The queue whose turn it is."""
-        self._turn += 1
-        queue = queues[self._turn % len(queues)]
+        queues = topic.queues
+        topic.turn += 1
+        queue = queues[topic.turn % len(queues)]
         if not self._avoided:
             return queue
         now = self._loop.time()
         for _ in queues:
             if self._avoided.get(queue.broker_name, now) <= now:
                 return queue
-            self._turn += 1
-            queue = queues[self._turn % len(queues)]
+            topic.turn += 1
+            queue = queues[topic.turn % len(queues)]
         return queue
 
-    def of_group(self, queues: Sequence[MessageQueue], message_group: str) -> MessageQueue:
+    def of_group(self, topic: TopicQueues, message_group: str) -> MessageQueue:
         """The queue of a message group."""
-        return queues[group_bucket(message_group, len(queues))]
+        return topic.queues[group_bucket(message_group, len(topic.queues))]
 
     def failed(self, broker_name: str) -> None:
         """A send to this broker has failed."""

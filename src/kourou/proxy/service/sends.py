@@ -38,7 +38,7 @@ from kourou.proxy.messages.statuses import (
     status_of_response,
 )
 from kourou.proxy.service.handlers import Answer, HandlerMaker, path_of
-from kourou.proxy.service.publish_queues import PublishQueues
+from kourou.proxy.service.publish_queues import PublishQueues, TopicQueues
 from kourou.proxy.service.topic_attributes import topic_attributes
 from kourou.proxy.service.transactions import Transactions
 from kourou.proxy.wire.rocketmq_v2 import (
@@ -148,7 +148,7 @@ class Sends:
         self,
         client: ProxyClient,
         answer: Answer[SendMessageResponse],
-        queues: Sequence[MessageQueue],
+        queues: TopicQueues,
         published: list[Published],
     ) -> None:
         timeout_ms = self._timeout_ms(answer.call)
@@ -166,14 +166,12 @@ class Sends:
         left_ms = int((call.deadline_s - self._loop.time()) * 1000)
         return min(max(left_ms, 1), _MAX_TIMEOUT_MS)
 
-    def _queue(self, queues: Sequence[MessageQueue], message: Published) -> MessageQueue:
+    def _queue(self, queues: TopicQueues, message: Published) -> MessageQueue:
         if message.message_group:
             return self.queues.of_group(queues, message.message_group)
         return self.queues.next(queues)
 
-    def _parts(
-        self, queues: Sequence[MessageQueue], published: list[Published]
-    ) -> list[tuple[MessageQueue, list[int]]]:
+    def _parts(self, queues: TopicQueues, published: list[Published]) -> list[tuple[MessageQueue, list[int]]]:
         """The messages of each request to a broker; those of a message group stay in their order."""
         parts: list[tuple[MessageQueue, list[int]]] = []
         # The last part of each queue, and its size, as long as it can grow.

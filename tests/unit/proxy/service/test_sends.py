@@ -102,10 +102,15 @@ async def test_the_request_to_the_broker(sends: SendKit, is_known: bool) -> None
 
 
 async def test_queues_take_turns(sends: SendKit) -> None:
-    sends.kit.brokers.answers[SEND] = stored
+    brokers = sends.kit.brokers
+    brokers.answers[SEND] = stored
+    brokers.routes["Other"] = ["broker-a"]
+    brokers.is_known = True
     for _ in range(8):
+        # Sends to two topics alternate: each has its own turns.
         await sends.send(message())
-    queues = [int(sent.fields["e"]) for sent in sends.kit.brokers.sent]
+        await sends.send(message(topic="Other"))
+    queues = [int(sent.fields["e"]) for sent in brokers.sent if sent.fields["b"] == "T"]
     assert queues[:4] == queues[4:] and sorted(queues[:4]) == [0, 1, 2, 3]
 
 
