@@ -151,6 +151,8 @@ class Calls:
     def _trailers(self, flags: int, stream_id: int) -> None:
         """Further headers of a stream: gRPC has none from clients, HTTP/2 allows them at its end."""
         stream = self._open.get(stream_id)
+        if stream is None and stream_id & 1 and stream_id not in self._resets:
+            raise Http2Error(ErrorCode.STREAM_CLOSED, f"HEADERS of stream {stream_id}, which is closed")
         if stream is None or stream.is_half_closed:
             self._on_closed(stream_id, "HEADERS")
         elif not flags & frames.END_STREAM:

@@ -67,14 +67,16 @@ def read_request_head(fields: list[Field], max_list_bytes: int) -> RequestHead:
             GrpcCode.RESOURCE_EXHAUSTED, f"headers of {size} bytes; at most {max_list_bytes} are allowed"
         )
     method, path = metadata.pop(":method"), metadata.pop(":path")
+    if not path:
+        raise MalformedRequestError("the pseudo header :path is empty")
+    if metadata.get("te", "trailers") != "trailers":
+        raise MalformedRequestError("the header te is not trailers")
     del metadata[":scheme"]
     if method != "POST":
         raise HttpStatusError(405, "gRPC calls are POST requests")
     content_type = metadata.get("content-type", "")
     if content_type != _CONTENT_TYPE and not content_type.startswith(_WITH_PARTS):
         raise HttpStatusError(415, "this port speaks gRPC; the content type is application/grpc")
-    if metadata.get("te", "trailers") != "trailers":
-        raise MalformedRequestError("the header te is not trailers")
     encoding = metadata.get("grpc-encoding", IDENTITY)
     if encoding not in ENCODINGS:
         raise CallError(

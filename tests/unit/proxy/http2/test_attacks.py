@@ -50,6 +50,11 @@ BROKEN = {
     "DATA before HEADERS": (data(9, b"x"), ErrorCode.PROTOCOL_ERROR, "DATA of stream 9, which is not open"),
     "HEADERS of no stream": (headers(0), ErrorCode.PROTOCOL_ERROR, "HEADERS without a stream"),
     "HEADERS of an even stream": (headers(2), ErrorCode.PROTOCOL_ERROR, "HEADERS of stream 2"),
+    "HEADERS of a closed stream": (
+        call(1) + headers(1),
+        ErrorCode.STREAM_CLOSED,
+        "HEADERS of stream 1, which is closed",
+    ),
     "padding longer than DATA": (
         headers(1) + encode(FrameType.DATA, frames.PADDED, 1, b"\x05abc"),
         ErrorCode.PROTOCOL_ERROR,

@@ -56,6 +56,11 @@ def test_malformed_requests(more: list[tuple[str, str]], without: str, words: st
             read(*more, without=without)
 
 
+def test_an_empty_path_is_malformed() -> None:
+    with pytest.raises(MalformedRequestError, match="the pseudo header :path is empty"):
+        read_request_head([*GOOD[:2], (":path", ""), *GOOD[3:]], 2_000)
+
+
 def test_requests_of_others_get_a_status_of_http() -> None:
     with pytest.raises(HttpStatusError) as wrong_type:
         read(("content-type", "text/html"), without="content-type")
