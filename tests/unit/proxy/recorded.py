@@ -287,7 +287,8 @@ class ProxyKit:
         if settings is not None:
             client.settings = read_settings(settings)
             if client.settings.is_consumer:
-                client.rules = GroupRules.of(SubscriptionGroupConfig(**rules))  # type: ignore[arg-type]
+                config = SubscriptionGroupConfig(**rules)  # type: ignore[arg-type]
+                client.rules = GroupRules.of(client.settings.group, config)
         return client
 
     async def call(self, handlers: Mapping[str, Handler], call: RecordedCall) -> RecordedCall:

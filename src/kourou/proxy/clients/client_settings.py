@@ -108,13 +108,14 @@ class ClientSettings:
 class GroupRules:
     """What brokers have stored of a consumer group, as far as its clients have to know."""
 
+    group: str
     is_fifo: bool
     max_attempts: int
     """Deliveries of a message before it goes to the dead letters."""
     retry_policy: CustomizedRetryPolicy | ExponentialRetryPolicy
 
     @classmethod
-    def of(cls, config: SubscriptionGroupConfig | None) -> GroupRules:
+    def of(cls, group: str, config: SubscriptionGroupConfig | None) -> GroupRules:
         """The rules of a group; None: brokers do not know it yet, and will create it with their defaults."""
         config = config or SubscriptionGroupConfig()
         policy = config.group_retry_policy
@@ -125,6 +126,7 @@ class GroupRules:
         else:
             chosen = policy.customized_retry_policy or CustomizedRetryPolicy()
         return cls(
+            group=group,
             is_fifo=config.consume_message_orderly,
             max_attempts=config.retry_max_times + 1,
             retry_policy=chosen,

@@ -94,7 +94,7 @@ class Receives:
     def receive(
         self, client: ProxyClient, request: ReceiveMessageRequest, answer: Answer[ReceiveMessageResponse]
     ) -> None:
-        """ReceiveMessage. It says all that a pop needs, so settings need not be known: after a restart of this
+        """ReceiveMessage. It says all that a pop needs, so settings need not be known: after a restart of the
         proxy some clients send theirs again only minutes later."""
         group = group_name(request.group)
         topic = topic_name(request.message_queue.topic)
@@ -103,7 +103,8 @@ class Receives:
         poll_ms = self._poll_ms(client, request, answer.call)
         if request.batch_size < 1:
             raise StatusError(Code.BAD_REQUEST, f"batch_size is {request.batch_size}; it must be at least 1")
-        if client.rules is None:
+        rules = client.rules
+        if rules is None or rules.group != group:
             self._load_rules(client, request, answer, group, topic)
             return
         header = PopMessageRequestHeader(
@@ -117,12 +118,12 @@ class Receives:
             init_mode=_FROM_NEWEST,
             exp_type=subscription.expression_type,
             exp=subscription.sub_string,
-            order=client.rules.is_fifo,
+            order=rules.is_fifo,
             attempt_id=request.attempt_id if request.HasField("attempt_id") else None,
         )
         link = client.link(request.message_queue.broker.name)
         waiting = _Receive(
-            self, client, answer, link.broker_name, topic, group, subscription, request.auto_renew
+            self, client, answer, link.broker_name, topic, rules, subscription, request.auto_renew
         )
         command = RemotingCommand.request(RequestCode.POP_MESSAGE, header)
         link.call_into(command, poll_ms + _ANSWER_MS, waiting)
@@ -175,7 +176,7 @@ class Receives:
         async def load() -> None:
             try:
                 config = await self._brokers.group_config(topic, group)
-                client.rules = GroupRules.of(config)
+                client.rules = GroupRules.of(group, config)
                 self.receive(client, request, answer)
             except Exception as error:
                 answer.fail(error)
@@ -186,7 +187,7 @@ class Receives:
 class _Receive:
     """One receive that waits at a broker: it gets the answer (AnswerSink)."""
 
-    __slots__ = ("_answer", "_auto_renew", "_broker_name", "_client", "_group", "_service", "_tags", "_topic")
+    __slots__ = ("_answer", "_auto_renew", "_broker_name", "_client", "_rules", "_service", "_tags", "_topic")
 
     def __init__(
         self,
@@ -195,7 +196,7 @@ class _Receive:
         answer: Answer[ReceiveMessageResponse],
         broker_name: str,
         topic: str,
-        group: str,
+        rules: GroupRules,
         subscription: SubscriptionData,
         auto_renew: bool,
     ) -> None:
@@ -204,7 +205,7 @@ class _Receive:
         self._answer = answer
         self._broker_name = broker_name
         self._topic = topic
-        self._group = group
+        self._rules = rules
         self._tags = frozenset(subscription.tags_set)
         self._auto_renew = auto_renew
 
@@ -238,8 +239,7 @@ class _Receive:
         service, call = self._service, self._answer.call
         handles = PoppedHandles(header, self._topic, self._broker_name)
         counts = decode_order_counts(header.order_count_info) if header.order_count_info else None
-        rules = self._client.rules
-        max_attempts = rules.max_attempts if rules is not None else None
+        group, max_attempts = self._rules.group, self._rules.max_attempts
         chosen: list[bytes] = []
         delivered: list[tuple[str, ReceiptHandle, int]] = []
         popped = [(message, handles.of(message)) for message in decode_records(body)]
@@ -248,12 +248,12 @@ class _Receive:
             return
         for message, handle in popped:
             if self._tags and _tag_of(message) not in self._tags:
-                service.leftovers.acknowledge(self._client, self._topic, self._group, handle)
+                service.leftovers.acknowledge(self._client, self._topic, group, handle)
                 continue
             if counts is not None:
                 message.reconsume_times = counts.count_of(handle.kind, handle.queue_id, handle.queue_offset)
-            if max_attempts is not None and message.reconsume_times >= max_attempts:
-                service.leftovers.bury(self._client, self._topic, self._group, handle, message)
+            if message.reconsume_times >= max_attempts:
+                service.leftovers.bury(self._client, self._topic, group, handle, message)
                 continue
             message.topic = self._topic
             text = client_handle(handle, message.phy_offset)
@@ -279,12 +279,12 @@ class _Receive:
     def _hold(self, delivered: list[tuple[str, ReceiptHandle, int]]) -> None:
         held, now_s = self._service.held, self._service.now_s()
         for text, handle, reconsume_times in delivered:
-            key = self._group, self._topic, text
+            key = self._rules.group, self._topic, text
             held.add(self._client, key, handle, reconsume_times=reconsume_times, received_s=now_s)
 
     def _give_back(self, handles: list[ReceiptHandle]) -> None:
         for handle in handles:
-            self._service.leftovers.give_back(self._client, self._topic, self._group, handle)
+            self._service.leftovers.give_back(self._client, self._topic, self._rules.group, handle)
 
 
 def _tag_of(message: MessageExt) -> str | None:

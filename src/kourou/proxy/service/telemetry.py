@@ -24,7 +24,7 @@ from kourou.proxy.clients.client_settings import (
 )
 from kourou.proxy.clients.proxy_client import ProxyClient
 from kourou.proxy.clients.registry import ClientRegistry
-from kourou.proxy.clients.telemetry_stream import TelemetryStream, new_nonce
+from kourou.proxy.clients.telemetry_stream import TelemetryStream
 from kourou.proxy.http2.call import Call, GrpcCode
 from kourou.proxy.links.broker_link import Brokers
 from kourou.proxy.messages.statuses import StatusError, make_status, status_of
@@ -32,7 +32,6 @@ from kourou.proxy.service.heartbeats import Registrations
 from kourou.proxy.wire.rocketmq_v2 import (
     Code,
     DecodeError,
-    ReconnectEndpointsCommand,
     Settings,
     TelemetryCommand,
 )
@@ -151,7 +150,7 @@ class Telemetry:
         try:
             return await self._rules(settings)
         except KourouError as error:
-            if client.rules is None:
+            if client.rules is None or client.rules.group != settings.group:
                 raise
             # The brokers are away: what was true before holds.
             _log.info("the rules of group %s are not read anew: %s", settings.group, error)
@@ -162,12 +161,12 @@ class Telemetry:
         failure: KourouError | None = None
         for topic in settings.subscriptions:
             try:
-                return GroupRules.of(await self._brokers.group_config(topic, settings.group))
+                return GroupRules.of(settings.group, await self._brokers.group_config(topic, settings.group))
             except KourouError as error:
                 failure = failure or error
         if failure is not None:
             raise failure
-        return GroupRules.of(None)
+        return GroupRules.of(settings.group, None)
 
     def _answer(self, stream: TelemetryStream, settings: ClientSettings, rules: GroupRules | None) -> None:
         answer = settings_answer(settings, rules, self._policy)
@@ -195,17 +194,6 @@ class Telemetry:
                 client.rules = rules
                 for stream in list(client.streams):
                     self._answer(stream, settings, rules)
-
-    def ask_to_reconnect(self) -> None:
-        """Have all clients connect again: this proxy stops, and others may be there."""
-        for client in self._clients:
-            for stream in list(client.streams):
-                stream.send(
-                    TelemetryCommand(
-                        status=make_status(Code.OK),
-                        reconnect_endpoints_command=ReconnectEndpointsCommand(nonce=new_nonce()),
-                    )
-                )
 
 
 def current_stream(client: ProxyClient) -> TelemetryStream:

@@ -24,7 +24,7 @@ from tests.unit.proxy.recorded import consumer_settings, producer_settings
 
 def answer(sent: Settings, config: SubscriptionGroupConfig | None = None) -> Settings:
     settings = read_settings(sent)
-    rules = GroupRules.of(config) if settings.is_consumer else None
+    rules = GroupRules.of("g", config) if settings.is_consumer else None
     return settings_answer(settings, rules, ClientPolicy())
 
 
@@ -69,7 +69,7 @@ def test_a_group_with_an_exponential_policy_has_that() -> None:
     backoff = answer(consumer_settings(), config).backoff_policy.exponential_backoff
     assert (backoff.initial.seconds, backoff.initial.nanos) == (2, 500_000_000)
     assert (backoff.max.seconds, backoff.multiplier) == (60, 3)
-    rules = GroupRules.of(config)
+    rules = GroupRules.of("g", config)
     assert [rules.retry_delay_ms(times) for times in (0, 1, 2, 3, 1_000)] == [
         2_500,
         7_500,
@@ -80,7 +80,7 @@ def test_a_group_with_an_exponential_policy_has_that() -> None:
 
 
 def test_retries_beyond_the_last_delay_keep_it() -> None:
-    rules = GroupRules.of(None)
+    rules = GroupRules.of("g", None)
     assert [rules.retry_delay_ms(times) for times in (0, 17, 99)] == [1_000, 7_200_000, 7_200_000]
 
 

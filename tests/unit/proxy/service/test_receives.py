@@ -126,6 +126,21 @@ async def test_the_rules_of_a_group_are_read_where_they_are_not_known(receiver: 
     assert [pop.fields["order"] for pop in receiver.kit.brokers.requests(POP)] == ["true"]
 
 
+async def test_a_client_that_receives_for_another_group_gets_the_rules_of_that_one(
+    receiver: Receiver,
+) -> None:
+    receiver.kit.brokers.groups["other"] = SubscriptionGroupConfig(consume_message_orderly=True)
+    receiver.call(group=Resource(name="other"))
+    await settle()
+    receiver.call()
+    await settle()
+    pops = receiver.kit.brokers.requests(POP)
+    assert [(pop.fields["consumerGroup"], pop.fields["order"]) for pop in pops] == [
+        ("other", "true"),
+        ("g", "false"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("kind", "expression", "expected"),
     [

@@ -188,9 +188,3 @@ async def test_the_end_of_a_stream_is_answered_with_ok(streams: Streams) -> None
     assert call.on_half_close is not None
     call.on_half_close()
     assert (call.status, streams.kit.client().streams) == (GrpcCode.OK, [])
-
-
-async def test_clients_are_asked_to_reconnect_when_the_proxy_stops(streams: Streams) -> None:
-    call = await streams.open(producer_settings())
-    streams.telemetry.ask_to_reconnect()
-    assert call.responses[-1].reconnect_endpoints_command.nonce
