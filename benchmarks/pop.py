@@ -48,6 +48,8 @@ _LONG_MS: Final = 3_600_000
 _POP_S: Final = 1.0
 _SETTLE_S: Final = 2.0
 _LONGEST_REVIVE_S: Final = 240
+_SENDS: Final = ("-t", "Beside", "-q", 1, "-C", "-c", 1, "-b", 64, "-r", 100, "-d", 600, "-W", 0, "-i", 1)
+"""Few enough to cost nothing beside the rest."""
 _POLL_S: Final = 0.2
 
 
@@ -135,21 +137,35 @@ def _pop_all(
 # -- revive -------------------------------------------------------------------------------------------
 
 
-def measure_revive(peers: Sequence[RunningPeer], count: int) -> list[str]:
-    """How long after the end of their invisible time messages are in the retry topic, all of them."""
-    lines = _head(["broker", "messages", "popped within s", "last one late by s", "µs of a message"])
+def measure_revive(peers: Sequence[RunningPeer], count: int, folder: Path) -> list[str]:
+    """How long after the end of their invisible time messages are in the retry topic, all of them, and how
+    long sends to another topic wait meanwhile."""
+    slowest = "slowest send meanwhile, ms"
+    lines = _head(["broker", "messages", "popped within s", "last one late by s", "µs of a message", slowest])
     for peer in peers:
         fill(peer, REVIVED, count, SMALL_BODY_BYTES)
         began = time.monotonic()
         popped = _pop_all(peer, REVIVED, REVIVED, count, 32, INVISIBLE_S * 1000)
         due, cpu_s = time.monotonic() + INVISIBLE_S, peer.cpu_s
+        log_path = folder / f"sends-{peer.name.replace(' ', '-')}.log"
+        sends = peer.load.start("send", *_SENDS, log_path=log_path)
         revived = asyncio.run(_wait_revived(peer, popped, due + _LONGEST_REVIVE_S))
         late_s = time.monotonic() - due
+        worst_ms = max((interval.worst_ack_ms for interval in sends.stop()), default=0.0)
         missing = "" if revived >= popped else f", {popped - revived:,} of them not revived"
         cost_us = (peer.cpu_s - cpu_s) / max(1, revived) * 1e6
         took_s = due - INVISIBLE_S - began
         lines.append(
-            _row([peer.name, f"{popped:,}{missing}", f"{took_s:.1f}", f"{late_s:.1f}", f"{cost_us:.1f}"])
+            _row(
+                [
+                    peer.name,
+                    f"{popped:,}{missing}",
+                    f"{took_s:.1f}",
+                    f"{late_s:.1f}",
+                    f"{cost_us:.1f}",
+                    f"{worst_ms:.0f}",
+                ]
+            )
         )
         print(lines[-1], flush=True)
     return lines
@@ -201,7 +217,7 @@ def main() -> None:
                 elif part == "flight":
                     lines = measure_flight(peers, options.in_flight)
                 else:
-                    lines = measure_revive(peers, options.revived)
+                    lines = measure_revive(peers, options.revived, Path(folder))
             print("\n" + "\n".join(lines))
 
 
