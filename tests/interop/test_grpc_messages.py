@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kourou.proxy.wire import rocketmq_v2
+from kourou.proxy.wire import generate, rocketmq_v2
 from kourou.proxy.wire.rocketmq_v2 import Message
 from tests.interop.kit.grpc.client_programs import PROGRAMS
 
@@ -62,13 +62,25 @@ print(json.dumps(described([definition_pb2.DESCRIPTOR, service_pb2.DESCRIPTOR]))
 """
 
 
-def official(folder: Path) -> dict[str, Any]:
+# Its environment has grpcio-tools, too.
+COMPILED = """
+import importlib.util, sys
+spec = importlib.util.spec_from_file_location("generate", sys.argv[1])
+generate = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(generate)
+print(generate.descriptor_source(generate.compile_proto()), end="")
+"""
+
+
+def in_official(folder: Path, source: str, *arguments: str) -> str:
+    """What a program prints in the environment of the official client."""
     (program,) = (each for each in PROGRAMS if each.language == "python")
-    python = program.command(folder)[0]
-    done = subprocess.run(
-        [python, "-c", DESCRIBE + OFFICIAL], capture_output=True, text=True, check=True, timeout=120
-    )
-    found: dict[str, Any] = json.loads(done.stdout)
+    command = [program.command(folder)[0], "-c", source, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+
+
+def official(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(in_official(folder, DESCRIBE + OFFICIAL))
     return found
 
 
@@ -89,3 +101,8 @@ def test_everything_of_the_official_client_is_the_same_here(tmp_path: Path) -> N
         name.startswith(("Settings.", "Code.", "SystemProperties.", "ChangeInvisible")) for name in newer
     ), newer
     assert set(rocketmq_v2.METHODS) >= {f"/{name}" for name in theirs if "/" in name}
+
+
+def test_what_is_generated_is_current(tmp_path: Path) -> None:
+    compiled = in_official(tmp_path, COMPILED, str(generate.HERE / "generate.py"))
+    assert compiled == generate.DESCRIPTOR.read_text()
