@@ -36,6 +36,7 @@ _UNIQ_KEY: Final = MessageConst.PROPERTY_UNIQ_CLIENT_MESSAGE_ID_KEYIDX
 _BORN_TIMESTAMP: Final = MessageConst.PROPERTY_BORN_TIMESTAMP
 _BORN_HOST: Final = MessageConst.PROPERTY_BORN_HOST
 _PRODUCER_GROUP: Final = MessageConst.PROPERTY_PRODUCER_GROUP
+_SHARDING_KEY: Final = MessageConst.PROPERTY_SHARDING_KEY
 _MAX_CHARACTER_BYTES: Final = 4
 """In UTF-8."""
 _MAX_TEXTS: Final = MAX_SENT_PROPERTIES_BYTES // 2
@@ -114,7 +115,9 @@ def publish(message: Message, topic: str, *, limits: MessageLimits, now_ms: int,
     if message_group:
         kind = MessageType.FIFO
         _check_group(message_group, limits)
-        properties[MessageConst.PROPERTY_SHARDING_KEY] = message_group
+        properties[_SHARDING_KEY] = message_group
+    elif _SHARDING_KEY in user:  # the only one of these properties that users may set
+        kind = MessageType.FIFO
     if system.HasField("delivery_timestamp"):
         kind = MessageType.DELAY
         properties[MessageConst.PROPERTY_TIMER_DELIVER_MS] = _deliver_ms(system, limits, now_ms)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from kourou.protocol.compression import inflate_body
 from kourou.protocol.properties import decode_properties
 from kourou.proxy.messages.limits import MessageLimits
+from kourou.proxy.messages.message_types import type_of_properties
 from kourou.proxy.messages.published import Published, publish
 from kourou.proxy.messages.statuses import StatusError
 from kourou.proxy.wire.rocketmq_v2 import (
@@ -168,6 +169,10 @@ def test_fifo() -> None:
     assert decode_properties(message.properties)["__SHARDINGKEY"] == "order-7"
 
 
+def test_a_sharding_key_among_the_user_properties_makes_a_message_fifo() -> None:
+    assert published(user={"__SHARDINGKEY": "g"}, priority=1).kind == MessageType.FIFO
+
+
 def test_delay() -> None:
     message = published(delivery_timestamp=at(DAY_S), message_group="g")
     assert message.kind == MessageType.DELAY
@@ -209,3 +214,49 @@ def test_a_body_that_inflates_to_gigabytes_is_refused_early() -> None:
     bomb = gzip.compress(bytes(65 * 1024 * 1024), 9)
     with pytest.raises(StatusError, match="inflates to more than"):
         published(bomb, body_encoding=Encoding.GZIP)
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.sampled_from(
+    ["\x01", "\x02", "a|b", " "]
+)
+int32s, int64s = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
+wild_times = st.builds(Timestamp, seconds=int64s, nanos=int32s)
+
+
+@given(
+    system=st.fixed_dictionaries(
+        {"message_id": texts},
+        optional={
+            "tag": texts,
+            "keys": st.lists(texts, max_size=3),
+            "body_encoding": int32s,
+            "message_type": st.integers(0, 9) | int32s,
+            "born_timestamp": wild_times,
+            "born_host": texts,
+            "delivery_timestamp": wild_times,
+            "delivery_attempt": int32s,
+            "message_group": texts,
+            "trace_context": texts,
+            "orphaned_transaction_recovery_duration": st.builds(Duration, seconds=int64s, nanos=int32s),
+            "priority": int32s,
+        },
+    ),
+    user=st.dictionaries(texts | st.just("__SHARDINGKEY"), texts, max_size=3),
+    body=st.binary(max_size=5),
+)
+def test_any_message_is_refused_with_a_status_or_can_be_stored(
+    system: dict[str, Any], user: dict[str, str], body: bytes
+) -> None:
+    try:
+        message = published(body, user, limits=MessageLimits(max_delay_ms=0), **system)
+    except StatusError as error:
+        assert error.code != Code.INTERNAL_SERVER_ERROR and error.words
+        return
+    properties = decode_properties(message.properties)
+    assert properties["UNIQ_KEY"] == message.message_id == system["message_id"]
+    if "message_group" not in system:
+        assert {name: properties.get(name, "") for name in user} == user
+    assert properties.get("TAGS", "") == system.get("tag", "")
+    assert -(2**63) <= message.born_ms < 2**63
+    if "" not in user.values():  # a property without a value is none to those who read it
+        assert message.kind is type_of_properties(properties)
