@@ -37,6 +37,7 @@ from kourou.proxy.messages.statuses import StatusError, make_status, status_of
 from kourou.proxy.messages.times import duration_ms
 from kourou.proxy.service.handlers import Answer, HandlerMaker, path_of
 from kourou.proxy.wire.rocketmq_v2 import (
+    AckMessageEntry,
     AckMessageRequest,
     AckMessageResponse,
     AckMessageResultEntry,
@@ -137,7 +138,10 @@ class Acks:
                 Code.BAD_REQUEST,
                 f"the request has {len(request.entries)} entries; it needs 1 to {MAX_ENTRIES}",
             )
-        _AckCall(self._handles, client, group, topic, request, answer).begin()
+        if len(request.entries) == 1:
+            _OneAck(self._handles, client, group, topic, request.entries[0], answer).begin()
+        else:
+            _ManyAcks(self._handles, client, group, topic, request, answer).begin()
 
     def change(
         self,
@@ -196,6 +200,63 @@ def _not_changed(
     )
 
 
+class _OneAck:
+    """An AckMessage of one message, which most are: it gets the broker's response itself (AnswerSink)."""
+
+    __slots__ = ("_answer", "_client", "_entry", "_group", "_handles", "_held", "_topic")
+
+    def __init__(
+        self,
+        handles: Handles,
+        client: ProxyClient,
+        group: str,
+        topic: str,
+        entry: AckMessageEntry,
+        answer: Answer[AckMessageResponse],
+    ) -> None:
+        self._handles = handles
+        self._client = client
+        self._group = group
+        self._topic = topic
+        self._entry = entry
+        self._answer = answer
+        self._held: HeldMessage | None = None
+
+    def begin(self) -> None:
+        """Send the ack once the handle is known."""
+        key = self._group, self._topic, self._entry.receipt_handle
+        try:
+            self._handles.use(self._client, key, self._send, self._end, is_ack=True)
+        except StatusError as error:
+            self._end(error)
+
+    def _send(self, handle: ReceiptHandle, held: HeldMessage | None) -> None:
+        self._held = held
+        command = ack_request(handle, self._topic, self._group)
+        self._client.link(handle.broker_name).call_into(command, REQUEST_TIMEOUT_MS, self)
+
+    def done(self) -> bool:
+        """False: a held message is released by every response."""
+        return False
+
+    def set_answer(self, head: CommandHead, body: bytes, /) -> None:
+        """The broker has the ack, or refuses it."""
+        if head.code == ResponseCode.SUCCESS:
+            self._handles.settle(self._held)
+            self._end(None)
+        else:
+            self.set_exception(handle_error(head.code, head.remark or "", "the broker"))
+
+    def set_exception(self, error: Exception, /) -> None:
+        """The broker does not have it."""
+        self._handles.keep(self._held)
+        self._end(error)
+
+    def _end(self, error: Exception | None) -> None:
+        status = _OK if error is None else status_of(error)
+        self._answer.send(AckMessageResponse(status=status, entries=[_result(self._entry, status)]))
+
+
 class _ReadyAck(NamedTuple):
     """An entry whose ack can be sent."""
 
@@ -204,8 +265,8 @@ class _ReadyAck(NamedTuple):
     held: HeldMessage | None
 
 
-class _AckCall:
-    """One AckMessage, until all its entries have a status."""
+class _ManyAcks:
+    """An AckMessage of several messages, until all have a status."""
 
     __slots__ = (
         "_answer",
@@ -315,10 +376,11 @@ class _AckCall:
             return
         codes = {status.code for status in self._statuses}
         top = self._statuses[0] if len(codes) == 1 else make_status(Code.MULTIPLE_RESULTS)
-        entries = [
-            AckMessageResultEntry(
-                message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=status
-            )
-            for entry, status in zip(self._request.entries, self._statuses, strict=True)
-        ]
-        self._answer.send(AckMessageResponse(status=top, entries=entries))
+        results = map(_result, self._request.entries, self._statuses)
+        self._answer.send(AckMessageResponse(status=top, entries=results))
+
+
+def _result(entry: AckMessageEntry, status: Status) -> AckMessageResultEntry:
+    return AckMessageResultEntry(
+        message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=status
+    )
