@@ -33,12 +33,13 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 PAGES = (
     *("README.md", "docs/quickstart.md", "docs/client.md", "docs/exactly-once.md", "docs/testing.md"),
-    "docs/embedding.md",
+    *("docs/embedding.md", "docs/grpc.md"),
 )
 NOT_RUN = {
     "kourou standalone": "it is the broker of this test",
     "kourou namesrv": "test_namesrv_command.py",
     "kourou broker": "test_sample_configurations.py",
+    "kourou proxy": "test_grpc_commands.py",
     "mqbroker ": "the same",
     "mqshutdown broker": "the same",
 }
