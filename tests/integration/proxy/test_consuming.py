@@ -88,6 +88,35 @@ async def test_a_simple_consumer_keeps_messages_for_as_long_as_it_says(tmp_path:
         assert await consumer.receive(invisible_s=10) == []
 
 
+async def test_a_message_is_acknowledged_by_its_first_handle_after_extensions(tmp_path: Path) -> None:
+    async with proxied(tmp_path) as kit:
+        await kit.create_topic("Orders")
+        consumer = GrpcConsumer(kit.client, "Orders")
+        await consumer.start()
+        await kit.send(message("Orders", b"slow"))
+        (slow,) = await consumer.receive_some()
+        services = kit.proxy._services
+        assert services is not None
+        (client,) = services.clients
+        in_flight = kit.cluster.broker.running.in_flight.in_flight
+        key = "consumers", "Orders", handle_of(slow)
+        held = services.held.find(client, key)
+        assert held is not None
+        for extensions in 1, 2:
+            before = held.handle
+            services.renewals.extend_due(held.expires_s - 1)
+            answered = asyncio.Event()
+            held.use(answered.set)
+            async with asyncio.timeout(10):
+                await answered.wait()
+            held.release()
+            assert (held.renewals, held.handle != before) == (extensions, True)
+        assert held.handle.invisible_time == 180_000
+        assert in_flight.count("Orders", "consumers") == 1
+        assert await consumer.ack(slow) == [Code.OK]
+        assert (in_flight.count("Orders", "consumers"), len(services.held)) == (0, 0)
+
+
 async def test_a_group_in_order(tmp_path: Path) -> None:
     async with proxied(tmp_path) as kit:
         await kit.create_topic("Orders", "FIFO", read_queue_nums=1, write_queue_nums=1)
