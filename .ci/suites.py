@@ -178,6 +178,7 @@ def ci_tasks() -> list[Task]:
         interop("store, SQL", "test_store.py", "test_sql_oracle.py", expected_s=80),
         interop("access", "test_access_*.py", expected_s=110),
         interop("gRPC", "test_grpc_*.py", cores=_WAITS, expected_s=200),
+        interop("gRPC", "test_grpc_*.py", expected_s=180),
         interop("metrics", "test_metrics.py", expected_s=60),
         interop("console", "test_console.py", env=_INTEGRATIONS, after=_AFTER_EXTRAS, expected_s=60),
         suite(
@@ -292,6 +293,7 @@ def nightly_tasks() -> list[Task]:
         all_interop("replication", "test_replication_*.py", "test_failover_*.py", expected_s=350),
         all_interop("mqadmin", "test_mqadmin.py", "test_namesrv*.py", expected_s=300),
         all_interop("access", "test_access_*.py", expected_s=150),
+        all_interop("gRPC", "test_grpc_*.py", expected_s=300),
         all_interop("store, SQL", "test_store.py", "test_sql_oracle.py", expected_s=600),
         # Without references, which have no kernel.
         all_interop(

@@ -13,7 +13,7 @@ from typing import Final
 
 from kourou.protocol.codes import RequestCode
 from tests.interop.kit import apache
-from tests.interop.kit.access_accounts import ACCOUNTS, ADMIN, acl_body, plain_acl_yml, user_body
+from tests.interop.kit.access_accounts import ACCOUNTS, ADMIN, Identity, acl_body, plain_acl_yml, user_body
 from tests.interop.kit.kourou_broker import launch_kourou_broker
 from tests.interop.kit.process import ServerProcess
 from tests.interop.kit.signed_wire import SignedConnection
@@ -24,7 +24,7 @@ PLAIN: Final = "4.9.7"
 AUTH: Final = "5.5.0"
 
 _PACKAGE: Final = "org.apache.rocketmq.auth"
-_AUTH_SETTINGS: Final = {
+AUTH_SETTINGS: Final = {
     "authenticationEnabled": "true",
     "authenticationMetadataProvider": (
         f"{_PACKAGE}.authentication.provider.LocalAuthenticationMetadataProvider"
@@ -38,7 +38,8 @@ _AUTH_SETTINGS: Final = {
         {"accessKey": ADMIN.access_key, "secretKey": ADMIN.secret_key}
     ),
 }
-_SETTINGS: Final = {PLAIN: {"aclEnable": "true"}, AUTH: _AUTH_SETTINGS}
+"""Keys of a broker with RocketMQ 5's rules, ours or Apache's."""
+_SETTINGS: Final = {PLAIN: {"aclEnable": "true"}, AUTH: AUTH_SETTINGS}
 _PLAIN_FILE: Final = "plain_acl.yml"
 
 
@@ -65,13 +66,13 @@ def _write_plain_file(rules: str, home: Path) -> None:
         (home / "conf" / _PLAIN_FILE).write_text(plain_acl_yml())
 
 
-def create_accounts(address: str, rules: str) -> None:
+def create_accounts(address: str, rules: str, admin: Identity = ADMIN.identity) -> None:
     """Create all accounts where the rules are RocketMQ 5's; RocketMQ 4's are in the file."""
     if rules == PLAIN:
         return
-    with SignedConnection(address, ADMIN.identity) as connection:
+    with SignedConnection(address, admin) as connection:
         for account in ACCOUNTS:
-            if account is not ADMIN:
+            if account.identity != admin:
                 _done(
                     connection,
                     RequestCode.AUTH_CREATE_USER,

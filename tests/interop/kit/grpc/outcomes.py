@@ -16,7 +16,7 @@ from tests.interop.kit.grpc.sides import GrpcSide
 Wanted: TypeAlias = tuple[str, str]
 """A scenario and a language."""
 
-_THREADS: Final = 12  # more would not be faster on two cores, and clients would miss their deadlines
+_THREADS: Final = 10  # more would not be faster on two cores, and clients would miss their deadlines
 _WAIT_S: Final = 240
 
 

@@ -25,6 +25,7 @@ Scenario: TypeAlias = Callable[["Scene"], Outcome]
 _WAIT_S: Final = 25
 """For messages, also on a machine that is busy."""
 _INVISIBLE_MS: Final = 30_000
+_STARTS: Final = 3
 # Python's client does not wait for its settings: a receive may be there first.
 _NO_SETTINGS: Final = (40015, 50001)
 
@@ -38,19 +39,36 @@ class Scene:
     _started: list[str] = field(default_factory=list)
 
     def start(self, kind: str, **options: object) -> str:
-        """Start a producer or consumer; its name."""
-        name = self.side.new_name(kind)
-        self.client.ask(f"start-{kind}", name=name, endpoints=self.side.endpoints, **options)
+        """Start a producer or consumer; its name. Clients give up after three seconds, which may be too short
+        for a server that has just started, on a busy machine: they are started again."""
+        for attempt in range(_STARTS):
+            name = self.side.new_name(kind)
+            try:
+                self.client.ask(f"start-{kind}", name=name, endpoints=self.side.endpoints, **options)
+                break
+            except CallFailed:
+                if attempt == _STARTS - 1:
+                    raise
         # A push consumer would wait for its long polls to end: it ends with its process.
         if kind != "push":
             self._started.append(name)
         return name
+
+    def ends(self, name: str) -> None:
+        """What was started by other commands ends with the scenario."""
+        self._started.append(name)
 
     def producer(self, topic: str, **options: object) -> str:
         """Start a producer of a topic."""
         return self.start("producer", topics=topic, **options)
 
     def send(self, producer: str, topic: str, *bodies: str, **options: object) -> list[Fields]:
+        """Send one message after the other, all of them with success."""
+        sent = self.try_send(producer, topic, *bodies, **options)
+        assert set(codes(sent)) == {20000}, sent
+        return sent
+
+    def try_send(self, producer: str, topic: str, *bodies: str, **options: object) -> list[Fields]:
         """Send one message after the other; what each send ended with."""
         sent: list[Fields] = self.client.ask(
             "send", producer=producer, topic=topic, bodies=list(bodies), **options
@@ -69,6 +87,14 @@ class Scene:
                 if is_acked:
                     self.client.ask("ack", consumer=consumer, number=message["number"])
         return came
+
+    def receive_until(self, consumer: str, body: str) -> bool:
+        """Receive until a message is there, among others; whether it has come in time."""
+        deadline = time.monotonic() + _WAIT_S
+        while time.monotonic() < deadline:
+            if body in bodies(self.receive(consumer, 1, wait_s=1)):
+                return True
+        return False
 
     def _receive(self, consumer: str, options: dict[str, object]) -> list[Fields]:
         try:
@@ -163,7 +189,6 @@ def normal(scene: Scene) -> Outcome:
     consumer = scene.start("simple", topic=topic, group=group)
     came = scene.receive(consumer, len(sent))
     return {
-        "codes": codes(sent),
         "messages": told(came, sent),
         "topics": sorted({message["topic"] == topic for message in came}),
         "bornHosts": all(message["bornHost"] for message in came),
@@ -360,7 +385,7 @@ def refusals(scene: Scene) -> Outcome:
 
     def send(topic: str, body: str = "m", **options: object) -> int:
         producer = producers.get(topic, producers[topics["NORMAL"]])
-        return codes(scene.send(producer, topic, body, **options))[0]
+        return codes(scene.try_send(producer, topic, body, **options))[0]
 
     result: Outcome = {
         "unknown topic": send("no-such-topic"),
@@ -421,6 +446,8 @@ _VARYING: Final = (
 def _steady(properties: dict[str, str], names: dict[str, str]) -> dict[str, str]:
     """Properties, with a sign in place of values and names that no two runs have in common."""
     steady = {}
+    # Apache's proxy stores that a new message was not delivered yet.
+    properties = {key: value for key, value in properties.items() if (key, value) != ("RECONSUME_TIME", "0")}
     for key, value in sorted(properties.items()):
         for name, sign in names.items():
             value = value.replace(name, sign)
@@ -454,10 +481,11 @@ def priority(scene: Scene) -> Outcome:
     """Messages with priorities."""
     topic, group = scene.side.new_topic("priority", "PRIORITY"), scene.side.new_group()
     producer = scene.producer(topic)
-    sent = [scene.send(producer, topic, f"p{number}", priority=number)[0] for number in (1, 2, 3)]
+    for number in (1, 2, 3):
+        scene.send(producer, topic, f"p{number}", priority=number)
     consumer = scene.start("simple", topic=topic, group=group)
     came = scene.receive(consumer, 3)
-    return {"codes": codes(sent), "priorities": {one["body"]: one.get("priority") for one in came}}
+    return {"priorities": {one["body"]: one.get("priority") for one in came}}
 
 
 SCENARIOS: Final[dict[str, Scenario]] = {

@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from kourou import Message, MessageExt, Producer, PullConsumer
 from tests.interop.kit import wire
+from tests.interop.kit.access_servers import AUTH_SETTINGS
 from tests.interop.kit.grpc.apache_proxy import launch_apache_proxy
 from tests.interop.kit.kourou_namesrv import launch_kourou_namesrv
 from tests.interop.kit.ports import free_broker_port, free_port
@@ -24,6 +25,7 @@ PROPERTIES: Final = {
     # Off in Apache's unless it is asked for, on in ours.
     "recallMessageEnable": "true",
     "enablePropertyFilter": "true",
+    "enableMixedMessageType": "true",
     # Half messages are asked for every second, and three times at most. Apache's notes the end of a
     # transaction after its interval for that, and would ask in the meantime.
     "transactionTimeOut": "5000",
@@ -33,6 +35,13 @@ PROPERTIES: Final = {
 }
 """Keys of the broker of each side."""
 
+_PROXY_AUTH: Final = {
+    **AUTH_SETTINGS,
+    "authenticationEnabled": True,
+    "authorizationEnabled": True,
+    "authenticationMetadataProvider": "org.apache.rocketmq.proxy.auth.ProxyAuthenticationMetadataProvider",
+    "authorizationMetadataProvider": "org.apache.rocketmq.proxy.auth.ProxyAuthorizationMetadataProvider",
+}
 _names = itertools.count(1)
 
 
@@ -46,6 +55,7 @@ class GrpcSide:
     namesrv: str
     servers: list[ServerProcess]
     launch: Callable[[], ServerProcess]
+    has_accounts: bool = False
 
     def new_name(self, purpose: str) -> str:
         """A name that nothing else has."""
@@ -91,47 +101,56 @@ class GrpcSide:
             server.kill()
 
 
-def launch_side(name: str, work_dir: Path, *, properties: Mapping[str, str] | None = None) -> GrpcSide:
-    """Launch a side; `wait_side` waits until it serves."""
+def launch_side(name: str, work_dir: Path, *, has_accounts: bool = False) -> GrpcSide:
+    """Launch a side; `wait_side` waits until it serves. With accounts, RocketMQ 5's access control is on, and
+    there is none but an administrator."""
     work_dir.mkdir(parents=True, exist_ok=True)
-    return (_launch_kourou if name == KOUROU else _launch_apache)(
-        work_dir, {**PROPERTIES, **(properties or {})}
-    )
+    return (_launch_kourou if name == KOUROU else _launch_apache)(work_dir, has_accounts)
 
 
 def wait_side(side: GrpcSide) -> GrpcSide:
     """Wait until a side serves."""
     for server in side.servers:
         server.wait_ready()
-    wire.wait_route(side.namesrv, "TBW102", side.broker)
-    if side.name == KOUROU:
+    if side.name == APACHE:
+        wire.wait_route(side.namesrv, "TBW102", side.broker)
+    elif not side.has_accounts:
         wire.set_config(side.broker, **PROPERTIES)
     return side
 
 
-def _launch_apache(work_dir: Path, properties: Mapping[str, str]) -> GrpcSide:
+def _launch_apache(work_dir: Path, has_accounts: bool) -> GrpcSide:
     namesrv = launch_kourou_namesrv(work_dir)
     grpc_port, broker_port = free_port(), free_broker_port()
     store = work_dir / "store"
     settings = {
-        **properties,
+        **PROPERTIES,
+        **(AUTH_SETTINGS if has_accounts else {}),
         "listenPort": str(broker_port),
         "storePathRootDir": str(store),
         "storePathCommitLog": str(store / "commitlog"),
     }
 
     def launch() -> ServerProcess:
-        return launch_apache_proxy(work_dir, [namesrv.address], grpc_port=grpc_port, properties=settings)
+        return launch_apache_proxy(
+            work_dir,
+            [namesrv.address],
+            grpc_port=grpc_port,
+            properties=settings,
+            proxy_settings=_PROXY_AUTH if has_accounts else None,
+        )
 
     broker = f"127.0.0.1:{broker_port}"
     proxy = launch()
-    return GrpcSide(APACHE, proxy.address, broker, namesrv.address, [namesrv, proxy], launch)
+    servers = [namesrv, proxy]
+    return GrpcSide(APACHE, proxy.address, broker, namesrv.address, servers, launch, has_accounts)
 
 
-def _launch_kourou(work_dir: Path, properties: Mapping[str, str]) -> GrpcSide:
+def _launch_kourou(work_dir: Path, has_accounts: bool) -> GrpcSide:
     ports = {"namesrv": free_port(), "broker": free_broker_port(), "grpc": free_port()}
     home = Path(tempfile.mkdtemp(prefix="kourou-grpc-", dir=work_dir.absolute()))
     command = [sys.executable, "-m", "kourou.cli.main", "standalone", "--store", str(home / "store")]
+    command += ["--auth"] if has_accounts else []
     command += [word for name, port in ports.items() for word in (f"--{name}-port", str(port))]
 
     def launch() -> ServerProcess:
@@ -140,9 +159,10 @@ def _launch_kourou(work_dir: Path, properties: Mapping[str, str]) -> GrpcSide:
             command,
             port=ports["grpc"],
             log_path=home / "console.log",
-            ready_timeout_s=30,
+            ready_timeout_s=60,
             environment={"HOME": str(home)},
         )
 
     address = {name: f"127.0.0.1:{port}" for name, port in ports.items()}
-    return GrpcSide(KOUROU, address["grpc"], address["broker"], address["namesrv"], [launch()], launch)
+    addresses = address["grpc"], address["broker"], address["namesrv"]
+    return GrpcSide(KOUROU, *addresses, [launch()], launch, has_accounts)

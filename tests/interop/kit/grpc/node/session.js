@@ -225,9 +225,9 @@ const commands = {
   stop,
 };
 
-// What a call ended with, and the code of the response, 0 where the client itself refused.
+// What a call ended with, and the code of the response, 0 where there was none: then it is one of gRPC or Node.
 function failure(error) {
-  return { error: String(error), code: error.code ?? 0 };
+  return { error: String(error), code: error.code >= 20000 ? error.code : 0 };
 }
 
 async function run(line) {

@@ -8,6 +8,7 @@ name, then NAME=VALUE, among them its id. Commands run side by side. Each gives 
 
 import json
 import os
+import queue
 import sys
 import threading
 import time
@@ -15,6 +16,7 @@ import zlib
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
+from google.protobuf.json_format import MessageToDict, ParseDict
 from rocketmq import (
     ClientConfiguration,
     ConsumeResult,
@@ -28,11 +30,14 @@ from rocketmq import (
     TransactionChecker,
     TransactionResolution,
 )
-from rocketmq.grpc_protocol import FilterType
+from rocketmq.grpc_protocol import FilterType, MessagingServiceStub, service_pb2
+
+import grpc
 
 clients = {}
 inboxes = {}
 received = {}
+threads = ThreadPoolExecutor(64)
 
 
 class Inbox:
@@ -261,6 +266,52 @@ def start_push(options):
     return start(options["name"], consumer)
 
 
+# -- single calls --------------------------------------------------------------------------------------------
+
+_CALL_TIMEOUT_S = 20
+_TELEMETRY_TIMEOUT_S = 3
+
+
+class Caller:
+    """A connection without TLS, for requests as they are, which no client would send."""
+
+    def __init__(self, options):
+        self._channel = grpc.insecure_channel(options["endpoints"])
+        self._metadata = [tuple(pair) for pair in json.loads(options["metadata"])]
+        self._settings = queue.Queue()
+        self._stub = MessagingServiceStub(self._channel)
+
+    def call(self, options):
+        """One call; the answer, or all of a stream. Telemetry stays open after its first answer."""
+        method = options["method"]
+        fields = json.loads(options["request"])
+        if method == "Telemetry":
+            self._settings.put(ParseDict(fields, service_pb2.TelemetryCommand()))
+            answers = self._stub.Telemetry(iter(self._settings.get, None), metadata=self._metadata)
+            return [MessageToDict(threads.submit(next, answers).result(_TELEMETRY_TIMEOUT_S))]
+        request = ParseDict(fields, getattr(service_pb2, f"{method}Request")())
+        answer = getattr(self._stub, method)(request, metadata=self._metadata, timeout=_CALL_TIMEOUT_S)
+        return [MessageToDict(one) for one in (answer if hasattr(answer, "__iter__") else [answer])]
+
+    def shutdown(self):
+        self._channel.close()
+
+
+def open_caller(options):
+    clients[options["name"]] = Caller(options)
+    return True
+
+
+def call(options):
+    """The answers, or the status of gRPC where it is none of the service."""
+    try:
+        return clients[options["caller"]].call(options)
+    except grpc.RpcError as error:
+        return [{"grpc": error.code().name, "text": error.details()}]
+    except TimeoutError:
+        return []
+
+
 # -- commands ------------------------------------------------------------------------------------------------
 
 
@@ -285,17 +336,19 @@ COMMANDS = {
     "start-push": start_push,
     # The inbox of a stopped consumer stays: a consumer goes on while it stops.
     "received": lambda options: inboxes[options["consumer"]].take(options),
+    "open-caller": open_caller,
+    "call": call,
     "stop": stop,
 }
 
 
 def failure(error):
-    """What a call ended with, and the code of the response, 0 where the client itself refused."""
-    return {"error": f"{type(error).__name__}: {error}", "code": getattr(error, "code", None) or 0}
+    """What a call ended with, and the code of the response, 0 where there was none."""
+    code = getattr(error, "code", 0)  # of errors of gRPC a method
+    return {"error": f"{type(error).__name__}: {error}", "code": code if isinstance(code, int) else 0}
 
 
 def main():
-    threads = ThreadPoolExecutor(64)
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what the client prints is no answer
     writing = threading.Lock()
