@@ -67,7 +67,7 @@ def understood(check: list[str]) -> bool:
 
 def test_the_compose_file_has_two_name_servers_and_two_masters(tmp_path: Path) -> None:
     services = compose()["services"]
-    assert sorted(services) == ["broker-a", "broker-b", "namesrv-1", "namesrv-2"]
+    assert sorted(services) == ["broker-a", "broker-b", "namesrv-1", "namesrv-2", "proxy"]
     for name in ("namesrv-1", "namesrv-2"):
         assert printed_config(services[name]["command"], tmp_path)["listenPort"] == "9876"
     for name, port in (("broker-a", "10911"), ("broker-b", "10921")):
@@ -80,6 +80,13 @@ def test_the_compose_file_has_two_name_servers_and_two_masters(tmp_path: Path) -
         assert config["namesrvAddr"] == "namesrv-1:9876;namesrv-2:9876"
         assert services[name]["ports"] == [f"{port}:{port}"]
         assert set(services[name]["depends_on"]) == {"namesrv-1", "namesrv-2"}
+
+
+def test_the_compose_file_has_a_proxy(tmp_path: Path) -> None:
+    service = compose()["services"]["proxy"]
+    config = printed_config(service["command"], tmp_path)
+    assert (config["grpcServerPort"], service["ports"]) == ("8081", ["8081:8081"])
+    assert config["namesrvAddr"] == "namesrv-1:9876;namesrv-2:9876"
 
 
 def option(command: list[str], name: str) -> str:
@@ -267,7 +274,11 @@ def test_the_command_of_the_unit_takes_the_sample_of_a_set(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("unit", "sample", "port"),
-    [("kourou-broker", "broker.conf", "10911"), ("kourou-namesrv", "namesrv.properties", "9876")],
+    [
+        ("kourou-broker", "broker.conf", "10911"),
+        ("kourou-namesrv", "namesrv.properties", "9876"),
+        ("kourou-proxy", "rmq-proxy.json", "8082"),
+    ],
 )
 def test_the_command_of_a_unit_takes_the_sample_configuration(
     unit: str, sample: str, port: str, tmp_path: Path
@@ -278,7 +289,8 @@ def test_the_command_of_a_unit_takes_the_sample_configuration(
     assert words[0] == INSTALLED
     # The sample leaves the name servers to the operator; without any the broker says so.
     command = [*words[1:], *(["-n", "127.0.0.1:9876"] if sample == "broker.conf" else [])]
-    assert printed_config(command, tmp_path)["listenPort"] == port
+    config = printed_config(command, tmp_path)
+    assert config["httpPort" if unit == "kourou-proxy" else "listenPort"] == port
     (post,) = re.findall(r"^ExecStartPost=(.*)$", text, re.M)
     check = shlex.split(post.replace(INSTALLED, "kourou").replace(f":{port}", ":1"))
     check[check.index("--wait") + 1] = "0"
@@ -286,5 +298,5 @@ def test_the_command_of_a_unit_takes_the_sample_configuration(
 
 
 def test_there_are_units() -> None:
-    assert [unit.stem for unit in UNITS] == ["kourou-broker", "kourou-namesrv"]
+    assert [unit.stem for unit in UNITS] == ["kourou-broker", "kourou-namesrv", "kourou-proxy"]
     assert list((PROJECT / "systemd").rglob("*.conf")) == [DROP_IN]
