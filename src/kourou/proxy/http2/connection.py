@@ -295,7 +295,7 @@ class Http2Connection(asyncio.Protocol):
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, "PING of a stream")
         if not flags & frames.ACK:
             self._spend(1, "PINGs")
-            self._writer.write(frames.encode_frame(FrameType.PING, frames.ACK, 0, payload))
+            self._writer.write_later(frames.encode_frame(FrameType.PING, frames.ACK, 0, payload))
 
     def _goaway(self, flags: int, stream_id: int, payload: bytes) -> None:
         if stream_id:

@@ -33,6 +33,9 @@ _TRAILERS_HEAD: Final = 1 << 8 | FrameType.HEADERS
 _LAST: Final = frames.END_HEADERS | frames.END_STREAM
 # Above this average size, joining pieces costs more than passing them to the transport one by one.
 _JOIN_BELOW_BYTES: Final = 16 * 1024
+# Some clients send a PING with nearly every call: the acknowledgement waits so long for a response, to leave
+# with it.
+_LATER_S: Final = 0.002
 # One stream sends so much before the next one has its turn.
 _TURN_BYTES: Final = 64 * 1024
 
@@ -47,6 +50,8 @@ class ResponseWriter:
         "_cycles",
         "_done",
         "_headers",
+        "_late_timer",
+        "_later",
         "_loop",
         "_out",
         "_out_bytes",
@@ -82,6 +87,8 @@ class ResponseWriter:
         self._transport: asyncio.Transport | None = None
         self._out: list[Buffer] = []
         self._out_bytes = 0
+        self._later: list[Buffer] = []
+        self._late_timer: asyncio.TimerHandle | None = None
         self._blocked: dict[int, Stream] = {}
         self.peer = "unknown"
         self.is_tls = False
@@ -286,10 +293,26 @@ class ResponseWriter:
         if self._out_bytes >= self._config.write_high_bytes:
             self.flush()
 
+    def write_later(self, data: Buffer) -> None:
+        """Collect bytes for the next write, or for one of their own if there is none soon."""
+        if self.is_closed:
+            return
+        self._later.append(data)
+        if self._late_timer is None:
+            self._late_timer = self._loop.call_later(_LATER_S, self._write_late)
+
+    def _write_late(self) -> None:
+        self._late_timer = None
+        if self._later:
+            late, self._later = self._later, []
+            self.write(b"".join(late))
+
     def flush(self) -> None:
         """Pass the collected bytes to the transport. Never raises."""
         out, self._out = self._out, []
         size, self._out_bytes = self._out_bytes, 0
+        if self._later and out:
+            out, self._later = self._later + out, []
         transport = self._transport
         if not out or transport is None or transport.is_closing():
             return
@@ -308,4 +331,7 @@ class ResponseWriter:
         """Drop what is collected; nothing is sent any more. Streams are to be forgotten one by one."""
         self.is_closed = True
         self._out.clear()
+        self._later.clear()
+        if self._late_timer is not None:
+            self._late_timer.cancel()
         self._blocked.clear()

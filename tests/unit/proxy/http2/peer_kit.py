@@ -25,15 +25,18 @@ class MemoryTransport(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__({"peername": ("127.0.0.1", 50_000)})
         self.written = bytearray()
+        self.writes = 0
+        self.has_written = asyncio.Event()
         self.is_closed = False
         self.is_reading = True
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written += data
+        self.writes += 1
+        self.has_written.set()
 
     def writelines(self, pieces: Any) -> None:
-        for piece in pieces:
-            self.write(piece)
+        self.write(b"".join(pieces))
 
     def close(self) -> None:
         self.is_closed = True

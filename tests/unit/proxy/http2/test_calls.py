@@ -219,6 +219,22 @@ async def test_an_end_that_raises_does_not_cost_other_calls_theirs() -> None:
     assert ended == ["second"]
 
 
+async def test_an_acknowledged_ping_leaves_with_a_response_or_soon() -> None:
+    peer = Peer({UNARY: echo})
+    peer.transport.writes = 0
+    ping = frames.encode_frame(FrameType.PING, 0, 0, b"measured")
+    peer.send(ping, call(1))
+    types = [frame.type for frame in peer.received()]
+    assert types == [FrameType.PING, FrameType.HEADERS, FrameType.DATA, FrameType.HEADERS]
+    assert peer.transport.writes == 1
+    peer.transport.has_written.clear()
+    peer.send(ping)
+    assert peer.received() == []
+    async with asyncio.timeout(20):
+        await peer.transport.has_written.wait()
+    assert [(frame.flags, frame.payload) for frame in peer.received()] == [(frames.ACK, b"measured")]
+
+
 async def test_large_responses_wait_for_windows_and_take_turns() -> None:
     held: list[Call] = []
     peer = Peer({SERVER_STREAM: held.append}, settings={int(Setting.INITIAL_WINDOW_SIZE): 100_000})
