@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kourou.cli.proxy import check_installed
 from kourou.errors import ConfigError
+from kourou.standalone.grpc import check_grpc
 from kourou.standalone.options import Replica, StandaloneOptions, broker_config, namesrv_config
 from kourou.standalone.supervisor import RestartPauses
 
@@ -175,3 +178,22 @@ def test_a_broker_that_does_not_stay_up_is_started_less_and_less_often() -> None
     pauses = RestartPauses()
     assert [pauses.next_s(lived_s=1) for _ in range(8)] == [0.5, 1, 2, 4, 8, 16, 30, 30]
     assert [pauses.next_s(lived_s=61), pauses.next_s(lived_s=1)] == [0.5, 1]
+
+
+def test_the_port_of_grpc_clients_is_one_of_its_own(tmp_path: Path) -> None:
+    options(tmp_path, grpc_port=8081).check()
+    options(tmp_path, grpc_port=0).check()
+    with pytest.raises(ConfigError, match="--http-port and --grpc-port are both 8081"):
+        options(tmp_path, grpc_port=8081, http_port=8081).check()
+    with pytest.raises(ConfigError, match="--grpc-port 70000: must be from 0 to 65535"):
+        options(tmp_path, grpc_port=70_000).check()
+
+
+def test_grpc_without_its_packages_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "google.protobuf", None)
+    with pytest.raises(
+        ConfigError, match=r"--grpc-port needs the extra `grpc`: pip install 'kourou\[grpc\]'"
+    ):
+        check_grpc()
+    with pytest.raises(ConfigError, match=r"a proxy needs the extra `grpc`: pip install 'kourou\[grpc\]'"):
+        check_installed()

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from kourou import __version__
-from kourou.cli import mqbroker, mqnamesrv, mqshutdown
+from kourou.cli import mqbroker, mqnamesrv, mqproxy, mqshutdown
 from kourou.cli.broker import BrokerOptions
 from kourou.cli.main import app
 from kourou.cli.namesrv import default_log
@@ -429,7 +429,9 @@ def test_the_word_help_shows_the_help(words: list[str], same: list[str]) -> None
 def test_without_arguments_there_is_help() -> None:
     result = CliRunner().invoke(app, [])
     assert "standalone" in result.output and "Run a broker." in result.output
-    assert "mqshutdown standalone (or broker, namesrv) stops servers" in " ".join(result.output.split())
+    assert "mqshutdown standalone (or broker, namesrv, proxy) stops servers" in " ".join(
+        result.output.split()
+    )
 
 
 def test_help_shows_what_holds_without_an_option() -> None:
@@ -509,7 +511,7 @@ def test_nothing_to_shut_down(component: str, name: str, capsys: pytest.CaptureF
 
 
 def test_mqshutdown_names_what_it_can_stop(capsys: pytest.CaptureFixture[str]) -> None:
-    assert exit_code(lambda: mqshutdown.main(["proxy"])) == 2
+    assert exit_code(lambda: mqshutdown.main(["controller"])) == 2
     assert "namesrv" in capsys.readouterr().err
 
 
@@ -568,3 +570,23 @@ def test_an_interrupt_is_no_stack_trace(capsys: pytest.CaptureFixture[str]) -> N
 
     assert exit_code(lambda: run_command("x", interrupt)) == 130
     assert capsys.readouterr().err == "x: interrupted\n"
+
+
+def test_mqproxy_takes_apaches_spellings() -> None:
+    expected = ServerOptions(
+        config_file=Path("p.json"), overrides={"namesrvAddr": "n:1"}, option_names={"namesrvAddr": "-n"}
+    )
+    assert mqproxy.parse(["-n", "n:1", "-pc", "p.json"]) == expected
+    assert mqproxy.parse(["-n=n:1", "--proxyConfigPath", "p.json", "-pm", "cluster"]) == expected
+
+
+@pytest.mark.parametrize("arguments", [["-pm", "local"], ["-bc", "broker.conf"]])
+def test_mqproxy_leaves_local_mode_to_mqbroker(arguments: list[str]) -> None:
+    with pytest.raises(ConfigError, match="mqbroker --enable-proxy"):
+        mqproxy.parse(arguments)
+
+
+def test_mqbroker_takes_the_options_of_a_proxy() -> None:
+    given = mqbroker.parse(["-n", "n:1", "--enable-proxy", "-pc", "p.json"])
+    assert given.has_proxy and given.proxy_config_file == Path("p.json")
+    assert not mqbroker.parse([]).has_proxy
