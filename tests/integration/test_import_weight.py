@@ -46,6 +46,7 @@ def test_only_what_exists_is_listed_and_servers_first() -> None:
         "standalone",
         "broker",
         "namesrv",
+        "proxy",
         "console",
         "demo",
         "ready",

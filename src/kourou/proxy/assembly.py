@@ -25,7 +25,8 @@ from kourou.transport.tasks import TaskOwner, wait_first_failed
 
 _log = logging.getLogger(__name__)
 
-_MIN_STOP_MS: Final = 500
+# Sends and acks end within milliseconds; a receive may wait for messages for 20 s, and is repeated elsewhere.
+_LAST_CALLS_MS: Final = 1_000
 
 
 class HostBroker(LocalBroker, Protocol):
@@ -123,7 +124,7 @@ class Proxy:
         self._is_stopped = True
         try:
             if self._server is not None:
-                await self._server.stop(max(timeout_ms, _MIN_STOP_MS))
+                await self._server.stop(min(timeout_ms, _LAST_CALLS_MS))
             if self._services is not None:
                 await self._services.stop()
             if self._cluster is not None:
