@@ -15,7 +15,12 @@ pytest.register_assert_rewrite(f"{__package__}.broker_pair")
 from tests.interop.kit import apache, artifacts, go_programs  # noqa: E402
 from tests.interop.kit.access_world import RULES, AccessWorld, theirs  # noqa: E402
 from tests.interop.kit.client_kit import ADAPTERS, LANES_OF_KITS, ClientKit, kits_at  # noqa: E402
-from tests.interop.kit.grpc.fixtures import grpc_clients, grpc_outcomes, grpc_sides  # noqa: E402, F401
+from tests.interop.kit.grpc.fixtures import (  # noqa: E402, F401
+    grpc_clients,
+    grpc_outcomes,
+    grpc_outcomes_before_apache,
+    grpc_sides,
+)
 from tests.interop.kit.java_session import CLIENT_SETS, AdminSession, ClientSession  # noqa: E402
 from tests.interop.kit.lanes import ALL_LANES, KOUROU, Lane, Lanes  # noqa: E402
 from tests.interop.kit.messaging_session import GO, Messaging, go_messaging, java_messaging  # noqa: E402

@@ -11,7 +11,7 @@ import pytest
 from tests.interop.kit.grpc.client import GrpcClient
 from tests.interop.kit.grpc.client_programs import PROGRAMS
 from tests.interop.kit.grpc.outcomes import Outcomes
-from tests.interop.kit.grpc.sides import APACHE, KOUROU, GrpcSide, launch_side, wait_side
+from tests.interop.kit.grpc.sides import APACHE, BEFORE_APACHE, KOUROU, GrpcSide, launch_side, wait_side
 
 _PROGRAMS = {program.language: program for program in PROGRAMS}
 
@@ -62,15 +62,34 @@ def grpc_outcomes(
     request: pytest.FixtureRequest, grpc_sides: dict[str, GrpcSide], grpc_clients: GrpcClients
 ) -> Iterator[Outcomes]:
     """The outcomes of all scenarios that this run asks for; they start together."""
+    yield from _running_outcomes("grpc_outcomes", request, grpc_sides, grpc_clients)
+
+
+@pytest.fixture(scope="session")
+def grpc_outcomes_before_apache(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, grpc_clients: GrpcClients
+) -> Iterator[Outcomes]:
+    """The same at our proxy before Apache's broker."""
+    side = launch_side(BEFORE_APACHE, tmp_path_factory.mktemp("grpc-before-apache"))
+    try:
+        sides = {BEFORE_APACHE: wait_side(side)}
+        yield from _running_outcomes("grpc_outcomes_before_apache", request, sides, grpc_clients)
+    finally:
+        side.close()
+
+
+def _running_outcomes(
+    fixture: str, request: pytest.FixtureRequest, sides: dict[str, GrpcSide], grpc_clients: GrpcClients
+) -> Iterator[Outcomes]:
     wanted = [
         (parameters["scenario"], parameters["language"])
         for item in request.session.items
-        if "grpc_outcomes" in getattr(item, "fixturenames", ())
+        if fixture in getattr(item, "fixturenames", ())
         for parameters in [item.callspec.params]  # type: ignore[attr-defined]
         if not _PROGRAMS[parameters["language"]].missing()
     ]
     clients = {language: grpc_clients[language] for _, language in wanted}
-    outcomes = Outcomes(clients, grpc_sides)
+    outcomes = Outcomes(clients, sides)
     outcomes.start(wanted)
     yield outcomes
     outcomes.close()

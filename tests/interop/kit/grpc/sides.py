@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from kourou import Message, MessageExt, Producer, PullConsumer
-from tests.interop.kit import wire
+from tests.interop.kit import apache, wire
 from tests.interop.kit.access_servers import AUTH_SETTINGS
 from tests.interop.kit.grpc.apache_proxy import launch_apache_proxy
 from tests.interop.kit.kourou_namesrv import launch_kourou_namesrv
@@ -20,6 +20,8 @@ from tests.interop.kit.process import ServerProcess
 
 KOUROU: Final = "kourou"
 APACHE: Final = "apache"
+BEFORE_APACHE: Final = "before-apache"
+"""Our proxy in a process of its own, and Apache's broker."""
 
 PROPERTIES: Final = {
     # Off in Apache's unless it is asked for, on in ours.
@@ -105,14 +107,14 @@ def launch_side(name: str, work_dir: Path, *, has_accounts: bool = False) -> Grp
     """Launch a side; `wait_side` waits until it serves. With accounts, RocketMQ 5's access control is on, and
     there is none but an administrator."""
     work_dir.mkdir(parents=True, exist_ok=True)
-    return (_launch_kourou if name == KOUROU else _launch_apache)(work_dir, has_accounts)
+    return _LAUNCHERS[name](work_dir, has_accounts)
 
 
 def wait_side(side: GrpcSide) -> GrpcSide:
     """Wait until a side serves."""
     for server in side.servers:
         server.wait_ready()
-    if side.name == APACHE:
+    if side.name != KOUROU:
         wire.wait_route(side.namesrv, "TBW102", side.broker)
     elif not side.has_accounts:
         wire.set_config(side.broker, **PROPERTIES)
@@ -166,3 +168,30 @@ def _launch_kourou(work_dir: Path, has_accounts: bool) -> GrpcSide:
     address = {name: f"127.0.0.1:{port}" for name, port in ports.items()}
     addresses = address["grpc"], address["broker"], address["namesrv"]
     return GrpcSide(KOUROU, *addresses, [launch()], launch, has_accounts)
+
+
+def _launch_before_apache(work_dir: Path, has_accounts: bool) -> GrpcSide:
+    assert not has_accounts, "there is no such test"
+    namesrv = launch_kourou_namesrv(work_dir)
+    grpc_port = free_port()
+    broker = apache.start_broker("5.5.0", work_dir, [namesrv.address], properties=PROPERTIES, wait=False)
+    home = Path(tempfile.mkdtemp(prefix="kourou-proxy-", dir=work_dir.absolute()))
+    command = [sys.executable, "-m", "kourou.cli.main", "proxy", "-n", namesrv.address]
+    command += ["--host", "127.0.0.1", "--port", str(grpc_port), "--home", str(home)]
+
+    def launch() -> ServerProcess:
+        return ServerProcess(
+            "kourou proxy",
+            command,
+            port=grpc_port,
+            log_path=home / "console.log",
+            ready_timeout_s=60,
+            environment={"HOME": str(home)},
+        )
+
+    proxy = launch()
+    servers = [namesrv, broker, proxy]
+    return GrpcSide(BEFORE_APACHE, proxy.address, broker.address, namesrv.address, servers, launch)
+
+
+_LAUNCHERS: Final = {KOUROU: _launch_kourou, APACHE: _launch_apache, BEFORE_APACHE: _launch_before_apache}
