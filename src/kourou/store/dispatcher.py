@@ -94,9 +94,8 @@ class Dispatcher:
     def dispatch_read(self, records: ReadRecords, phy_offset: int) -> list[ConsumeQueue]:
         """Take the records from `phy_offset` on, which is not below `known_phy_offset`, as the kernel has
         read them; returns the queues that grew. DamageError as `dispatch`, before the index has any."""
-        end_phy_offset, store_timestamp, hashed_keys, read_queues, _ = records
         grown = []
-        for topic, queue_id, queue_offset, units in read_queues:
+        for topic, queue_id, queue_offset, units in records[3]:
             queue = self._queues.get(topic, queue_id)
             if queue.max_queue_offset == queue_offset and queue.max_phy_offset <= phy_offset:
                 last_phy_offset, last_size, _ = UNIT.unpack_from(units, len(units) - UNIT_BYTES)
@@ -105,11 +104,14 @@ class Dispatcher:
             elif not _put_each(queue, queue_offset, units):
                 continue
             grown.append(queue)
+        self.index_read(records)
+        return grown
+
+    def index_read(self, records: ReadRecords) -> None:
+        """Take records that the kernel has read for the index alone."""
+        self.dispatched_phy_offset, self.dispatched_timestamp, hashed_keys, _, _ = records
         if self._index is not None:
             self._index.collect_many((), (hashed_keys,))
-        self.dispatched_phy_offset = end_phy_offset
-        self.dispatched_timestamp = store_timestamp
-        return grown
 
     def _dispatch_to_index(self, request: DispatchRequest) -> None:
         index = self._index

@@ -149,7 +149,9 @@ class StoreOpening:
             self._store.checkpoint,
             start,
             self._keep_progress,
+            self._store.producers.pass_over,
             self._store.damages,
+            self._kernel,
         ).run()
 
     def _keep_progress(self) -> None:

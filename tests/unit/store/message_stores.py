@@ -10,6 +10,7 @@ from kourou.protocol.batch import BatchEntry
 from kourou.protocol.message import MessageExt
 from kourou.protocol.record import RecordEncoder, decode_records
 from kourou.store.disk.files import Files
+from kourou.store.kernel import Kernel
 from kourou.store.message_store import MessageStore, PutMessageResult
 from kourou.store.settings import MessageStoreConfig
 from kourou.testing.faulty_files import FaultyFiles
@@ -47,6 +48,7 @@ class StoreKit:
         self.files = files if files is not None else FaultyFiles()
         self.clock = Clock()
         self.settings = settings
+        self.kernel: Kernel | None = None
         self.stores: list[MessageStore] = []
         self.is_checked = True
         self.deleted_topics: set[str] = set()
@@ -64,7 +66,7 @@ class StoreKit:
 
     def open(self, **settings: Any) -> MessageStore:
         """Open the store, recovering it if need be."""
-        store = MessageStore.open(self.config(**settings), self.files, self.clock)
+        store = MessageStore.open(self.config(**settings), self.files, self.clock, self.kernel)
         self.stores.append(store)
         return store
 

@@ -74,6 +74,12 @@ class ProducerLog:
             note_log(self.table, self._log, scanner, begin, end_phy_offset)
             self._recovered_to = end_phy_offset
 
+    def pass_over(self, phy_offset: int, end_phy_offset: int) -> None:
+        """The records between these have no sequences: they need not be read once more."""
+        begin = max(self._recovered_to or 0, self._log.min_phy_offset)
+        if phy_offset <= begin < end_phy_offset:
+            self._recovered_to = end_phy_offset
+
     def recovered(self, scanner: LogScanner) -> None:
         """The log is recovered; from now on the table is kept up with it."""
         end = self._log.max_phy_offset

@@ -26,13 +26,12 @@ from kourou.protocol.tags import tags_code
 from kourou.store.delay_levels import SCHEDULE_TOPIC
 from kourou.store.dispatcher import Dispatcher
 from kourou.store.index.index_service import IndexService
-from kourou.store.log.dispatch_request import (
-    index_keys,
-)
+from kourou.store.kernel import ReadQueue, ReadRecords
+from kourou.store.log.dispatch_request import index_keys
 from kourou.store.log.record_columns import RecordColumns
 from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.store.queue.consume_queues import ConsumeQueues
-from kourou.store.queue.cq_unit import UNIT_TYPE
+from kourou.store.queue.cq_unit import UNIT_BYTES, UNIT_TYPE
 
 _SCHEDULE_TOPIC: Final = SCHEDULE_TOPIC.encode()
 
@@ -65,6 +64,28 @@ class ColumnsDispatcher:
         self._dispatcher.dispatched_phy_offset = int(columns.phy_offsets[-1] + columns.sizes[-1])
         self._dispatcher.dispatched_timestamp = int(columns.store_timestamps[-1])
         return [queue for queue, _ in groups]
+
+    def dispatch_read(self, records: ReadRecords, phy_offset: int) -> int:
+        """Take the records from `phy_offset` on, as the kernel has read them; how many. 0: nothing was done,
+        Python has to read them."""
+        dispatcher = self._dispatcher
+        end_phy_offset, _, _, read_queues, _ = records
+        queued = dispatcher.queued_phy_offset
+        if phy_offset < dispatcher.dispatched_phy_offset or phy_offset < queued < end_phy_offset:
+            return 0
+        if phy_offset >= queued:
+            # All queues before one of them grows: a record that does not continue its queue may end the log.
+            if not all(self._is_continued(queue, phy_offset) for queue in read_queues):
+                return 0
+            dispatcher.dispatch_read(records, phy_offset)
+        else:
+            dispatcher.index_read(records)
+        return sum(len(units) for *_, units in read_queues) // UNIT_BYTES
+
+    def _is_continued(self, read: ReadQueue, phy_offset: int) -> bool:
+        topic, queue_id, queue_offset, _ = read
+        queue = self._queues.get(topic, queue_id)
+        return queue.max_queue_offset == queue_offset and queue.max_phy_offset <= phy_offset
 
     # -- queues ----------------------------------------------------------------------------------
 

@@ -9,34 +9,49 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from kourou.errors import DamageError
+from kourou.protocol.layout import BLANK
+from kourou.protocol.record_fields import record_mark
+from kourou.store.delay_levels import SCHEDULE_TOPIC
 from kourou.store.dispatcher import Dispatcher
+from kourou.store.kernel import Kernel
 from kourou.store.log.commit_log import CommitLog
 from kourou.store.log.dispatch_request import Blank
 from kourou.store.log.log_scanner import BadRecord, LogScanner
+from kourou.store.log.log_snapshot import MAX_RECORD_BYTES
 from kourou.store.log.record_columns import read_piece
 from kourou.store.recovery.columns_dispatcher import ColumnsDispatcher
 
 _PIECE_BYTES: Final = 4 * 1024 * 1024
+_SCHEDULE_TOPIC: Final = SCHEDULE_TOPIC.encode()
 
 
 class WalkStep(NamedTuple):
-    """So many records were dispatched, up to `end_phy_offset`, where `bad` lies if there is one."""
+    """So many records were dispatched, up to `end_phy_offset`, where `bad` lies if there is one.
+    `has_sequences`: sequences of idempotent producers may be among them."""
 
     records: int
     end_phy_offset: int
     bad: BadRecord | None = None
+    has_sequences: bool = True
 
 
 class LogWalk:
-    """Walks one log. Only records that pass every check are dispatched."""
+    """Walks one log. Only records that pass every check are dispatched. With a kernel it reads those that are
+    plain, and Python only what is left of a piece."""
 
     def __init__(
-        self, log: CommitLog, scanner: LogScanner, dispatcher: Dispatcher, columns: ColumnsDispatcher
+        self,
+        log: CommitLog,
+        scanner: LogScanner,
+        dispatcher: Dispatcher,
+        columns: ColumnsDispatcher,
+        kernel: Kernel | None = None,
     ) -> None:
         self._log = log
         self._scanner = scanner
         self._dispatcher = dispatcher
         self._columns = columns
+        self._kernel = kernel
 
     def step(self, phy_offset: int) -> WalkStep:
         """Dispatch some records from `phy_offset` on, one at least, or pass over a blank; or a bad one
@@ -44,8 +59,32 @@ class LogWalk:
         log_file = self._log.file_at(phy_offset)
         if log_file is None:
             return self._one(phy_offset)
-        raw = self._log.read(phy_offset, min(_PIECE_BYTES, log_file.end_phy_offset - phy_offset))
-        piece = read_piece(raw or b"", phy_offset)
+        raw = self._log.read(phy_offset, min(_PIECE_BYTES, log_file.end_phy_offset - phy_offset)) or b""
+        step = self._read_by_kernel(raw, phy_offset)
+        rest = raw[step.end_phy_offset - phy_offset :]
+        if step.records and _is_cut(rest):
+            return step
+        records, end, bad, has_sequences = self._read_columns(rest, step.end_phy_offset)
+        return WalkStep(step.records + records, end, bad, step.has_sequences or has_sequences)
+
+    def _read_by_kernel(self, raw: bytes, phy_offset: int) -> WalkStep:
+        """Dispatch the records at the start of `raw` that the kernel reads."""
+        records, end, has_sequences = 0, phy_offset, False
+        view = memoryview(raw)
+        while self._kernel is not None:
+            rest = view[end - phy_offset :]
+            read = self._kernel.read_records(rest, end, MAX_RECORD_BYTES, _SCHEDULE_TOPIC)
+            taken = 0 if read is None else self._columns.dispatch_read(read, end)
+            if read is None or not taken:
+                break
+            records += taken
+            end = read[0]
+            has_sequences |= read[4]
+        return WalkStep(records, end, None, has_sequences)
+
+    def _read_columns(self, raw: bytes, phy_offset: int) -> WalkStep:
+        """Dispatch the records at the start of `raw` by columns, or where they are not plain one by one."""
+        piece = read_piece(raw, phy_offset)
         if not len(piece.columns):
             return self._one(phy_offset)
         if self._columns.dispatch(piece.columns) is not None:
@@ -67,9 +106,14 @@ class LogWalk:
         if isinstance(found, BadRecord):
             return WalkStep(0, phy_offset, found)
         if isinstance(found, Blank):
-            return WalkStep(0, phy_offset + found.size)
+            return WalkStep(0, phy_offset + found.size, None, False)
         try:
             self._dispatcher.dispatch(found)
         except DamageError as error:
             return WalkStep(0, phy_offset, BadRecord(phy_offset, error.reason))
         return WalkStep(1, phy_offset + found.size)
+
+
+def _is_cut(raw: bytes) -> bool:
+    """Whether nothing is left, or a part of what may be a record."""
+    return len(raw) < BLANK.size or record_mark(raw)[0] > len(raw)

@@ -23,6 +23,7 @@ from typing import Final
 from kourou.store.disk.files import Files
 from kourou.store.dispatcher import Dispatcher
 from kourou.store.index.index_service import IndexService
+from kourou.store.kernel import Kernel
 from kourou.store.log.commit_log import CommitLog
 from kourou.store.log.dispatch_request import DispatchRequest
 from kourou.store.log.log_scanner import BadRecord, LogScanner
@@ -57,7 +58,8 @@ class RecoveryReport:
 
 
 class Recovery:
-    """One recovery of one store. `keep_progress` makes what is derived so far durable."""
+    """One recovery of one store. `keep_progress` makes what is derived so far durable; `pass_over` gets the
+    start and the end of records that have no sequences of idempotent producers."""
 
     def __init__(
         self,
@@ -71,7 +73,9 @@ class Recovery:
         checkpoint: StoreCheckpoint,
         start: RecoveryStart,
         keep_progress: Callable[[], None],
+        pass_over: Callable[[int, int], None],
         known: KnownDamages,
+        kernel: Kernel | None = None,
     ) -> None:
         self._files = files
         self._quarantine = root / "quarantine"
@@ -80,11 +84,14 @@ class Recovery:
         self._log = log
         self._scanner = scanner
         self._dispatcher = dispatcher
-        self._log_walk = LogWalk(log, scanner, dispatcher, ColumnsDispatcher(dispatcher, queues, index))
+        self._log_walk = LogWalk(
+            log, scanner, dispatcher, ColumnsDispatcher(dispatcher, queues, index), kernel
+        )
         self._queues = queues
         self._index = index
         self._checkpoint = checkpoint
         self._keep_progress = keep_progress
+        self._pass_over = pass_over
         self._synced_phy_offset = 0
         self._next_offsets: dict[tuple[str, int], int] = {}
 
@@ -125,10 +132,13 @@ class Recovery:
         """Dispatch valid records; the bad one behind them, or None at the end of the files."""
         report.end_phy_offset = phy_offset
         while report.end_phy_offset < end:
-            records, report.end_phy_offset, bad = self._log_walk.step(report.end_phy_offset)
-            report.records += records
-            if bad is not None:
-                return bad
+            step = self._log_walk.step(report.end_phy_offset)
+            if not step.has_sequences:
+                self._pass_over(report.end_phy_offset, step.end_phy_offset)
+            report.records += step.records
+            report.end_phy_offset = step.end_phy_offset
+            if step.bad is not None:
+                return step.bad
             if report.end_phy_offset - self._synced_phy_offset >= _PROGRESS_BYTES:
                 self._keep(report)
         return None

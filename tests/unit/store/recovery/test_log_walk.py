@@ -126,11 +126,11 @@ def test_a_step_says_how_far_it_came(kit: StoreKit) -> None:
     )
     kit.is_checked = False
     assert walk.step(0)[:2] == (2, 400)
-    records, end, bad = walk.step(400)
+    records, end, bad, _ = walk.step(400)
     assert (records, end) == (0, 400)
     assert bad is not None
     assert "does not fit" in bad.reason or "magic" in bad.reason
-    assert walk.step(600) == (0, FILE_BYTES, None)
-    assert walk.step(FILE_BYTES) == (1, FILE_BYTES + 65_000, None)
+    assert walk.step(600) == (0, FILE_BYTES, None, False)
+    assert walk.step(FILE_BYTES)[:3] == (1, FILE_BYTES + 65_000, None)
     assert walk.step(2 * FILE_BYTES).bad is not None
     assert store.queue("orders", 0).max_queue_offset == 4
