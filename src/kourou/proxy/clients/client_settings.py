@@ -22,6 +22,7 @@ from kourou.protocol.bodies.subscription import (
     ExponentialRetryPolicy,
     GroupRetryPolicyType,
 )
+from kourou.protocol.codes import LanguageCode
 from kourou.proxy.messages.names import group_name, topic_name
 from kourou.proxy.messages.statuses import StatusError
 from kourou.proxy.messages.times import duration_ms, duration_of_ms
@@ -32,6 +33,7 @@ from kourou.proxy.wire.rocketmq_v2 import (
     ExponentialBackoff,
     FilterExpression,
     FilterType,
+    Language,
     RetryPolicy,
     Settings,
 )
@@ -77,6 +79,20 @@ class ClientPolicy:
     """grpcClientConsumerMaxLongPollingTimeoutMillis"""
 
 
+_LANGUAGES: Final[dict[int, LanguageCode]] = {
+    Language.JAVA: LanguageCode.JAVA,
+    Language.CPP: LanguageCode.CPP,
+    Language.DOT_NET: LanguageCode.DOTNET,
+    Language.GOLANG: LanguageCode.GO,
+    Language.RUST: LanguageCode.RUST,
+    Language.PYTHON: LanguageCode.PYTHON,
+    Language.PHP: LanguageCode.PHP,
+    Language.NODE_JS: LanguageCode.NODE_JS,
+    Language.RUBY: LanguageCode.RUBY,
+}
+"""Others are OTHER to brokers."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
     """What a client has sent."""
@@ -95,6 +111,11 @@ class ClientSettings:
     def is_consumer(self) -> bool:
         """Whether the client consumes."""
         return bool(self.group)
+
+    @property
+    def language(self) -> LanguageCode:
+        """What the client is written in."""
+        return _LANGUAGES.get(self.sent.user_agent.language, LanguageCode.OTHER)
 
     @property
     def needs(self) -> Needs:

@@ -78,7 +78,9 @@ class Registrations:
             return
         body = _body_of(client, settings)
         names = await self._broker_names(settings)
-        calls = [client.link(name).call_nowait(_heartbeat(body), HEARTBEAT_TIMEOUT_MS) for name in names]
+        calls = [
+            client.link(name).call_nowait(_heartbeat(body, settings), HEARTBEAT_TIMEOUT_MS) for name in names
+        ]
         answers = await asyncio.gather(*calls, return_exceptions=True)
         for name, answer in zip(names, answers, strict=True):
             if isinstance(answer, KourouError):
@@ -92,8 +94,8 @@ class Registrations:
         """Register a client over a new connection, before anything else is sent over it; unless it is being
         registered everywhere, for which the connection may have been made."""
         if client.settings is not None and client not in self._registering:
-            body = _body_of(client, client.settings)
-            link.call_nowait(_heartbeat(body), HEARTBEAT_TIMEOUT_MS).add_done_callback(_ignore)
+            command = _heartbeat(_body_of(client, client.settings), client.settings)
+            link.call_nowait(command, HEARTBEAT_TIMEOUT_MS).add_done_callback(_ignore)
 
     async def _broker_names(self, settings: ClientSettings) -> list[str]:
         names: dict[str, None] = {}
@@ -130,8 +132,11 @@ def heartbeat_body(client_id: str, settings: ClientSettings) -> bytes:
     return encode_body(HeartbeatData(client_id=client_id, consumer_data_set=[consumer]))
 
 
-def _heartbeat(body: bytes) -> RemotingCommand:
-    return RemotingCommand.request(RequestCode.HEART_BEAT, body=body)
+def _heartbeat(body: bytes, settings: ClientSettings) -> RemotingCommand:
+    command = RemotingCommand.request(RequestCode.HEART_BEAT, body=body)
+    # Tools list it with the client.
+    command.language = settings.language
+    return command
 
 
 def _ignore(answer: asyncio.Future[RemotingCommand]) -> None:

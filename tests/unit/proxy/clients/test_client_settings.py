@@ -11,6 +11,7 @@ from kourou.protocol.bodies.subscription import (
     GroupRetryPolicy,
     GroupRetryPolicyType,
 )
+from kourou.protocol.codes import LanguageCode
 from kourou.proxy.clients.client_settings import (
     ClientPolicy,
     GroupRules,
@@ -18,7 +19,7 @@ from kourou.proxy.clients.client_settings import (
     settings_answer,
 )
 from kourou.proxy.messages.statuses import StatusError
-from kourou.proxy.wire.rocketmq_v2 import ClientType, Code, FilterType, Settings
+from kourou.proxy.wire.rocketmq_v2 import ClientType, Code, FilterType, Language, Settings
 from tests.unit.proxy.recorded import consumer_settings, producer_settings
 
 
@@ -145,3 +146,18 @@ def test_a_client_needs_rights_for_what_it_says() -> None:
     producer = read_settings(producer_settings("T")).needs.auth
     assert [(str(need.resource), *need.actions) for need in producer] == [("Topic:T", Action.PUB)]
     assert read_settings(producer_settings()).needs.auth == ()
+
+
+@pytest.mark.parametrize(
+    ("language", "expected"),
+    [
+        (Language.GOLANG, LanguageCode.GO),
+        (Language.NODE_JS, LanguageCode.NODE_JS),
+        (Language.KOTLIN, LanguageCode.OTHER),
+        (99, LanguageCode.OTHER),
+    ],
+)
+def test_brokers_are_told_the_language_of_a_client(language: int, expected: LanguageCode) -> None:
+    sent = producer_settings("T")
+    sent.user_agent.language = language
+    assert read_settings(sent).language is expected
