@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -9,11 +10,13 @@ import pytest
 from tests.interop.kit.grpc.fixtures import GrpcClients
 from tests.interop.kit.grpc.scenarios import Scene
 from tests.interop.kit.grpc.sides import KOUROU, GrpcSide
+from tests.interop.kit.java_session import AdminSession
 from tests.interop.kit.messaging_session import Messaging
 
 pytestmark = pytest.mark.interop
 
 _REMOTING = "5.5.0"
+_LANGUAGES = {"java": "JAVA", "go": "GO", "python": "PYTHON", "node": "NODE_JS"}
 
 
 @pytest.fixture
@@ -69,3 +72,32 @@ def test_members_of_both_protocols_share_a_topic_without_loss(scene: Scene, remo
     assert {one["body"] for one in scene.received(consumer, 20)} == {*names}
     assert {one["body"] for one in remoting.received(group, 20)} == {*names}
     remoting.stop(group)
+
+
+@pytest.mark.parametrize("language", ["java", "go", "python", "node"])
+def test_apaches_mqadmin_lists_consumers_and_asks_them(
+    grpc_sides: dict[str, GrpcSide],
+    grpc_clients: GrpcClients,
+    admins: dict[str, AdminSession],
+    language: str,
+) -> None:
+    scene = Scene(grpc_clients[language], grpc_sides[KOUROU])
+    topic, group = scene.side.new_topic("listed"), scene.side.new_group()
+    consumer = scene.start("push", topic=topic, group=group)
+    sent = scene.send(scene.producer(topic), topic, "one")
+    assert len(scene.received(consumer, 1)) == 1
+    namesrv, admin = scene.side.namesrv, admins[_REMOTING]
+    listed = admin.run("consumerConnection", "-n", namesrv, "-g", group).stdout
+    client_id = re.search(r"(\S+)\s+127\.0\.0\.1:\d+\s+(\w+)", listed)
+    assert client_id is not None and client_id[2] == _LANGUAGES[language], listed
+    assert topic in listed and "CONSUME_PASSIVELY" in listed, listed
+    if language == "java":  # the others do not know these commands, or the client has no such stack
+        direct = admin.run(
+            *("queryMsgByUniqueKey", "-n", namesrv, "-i", sent[0]["messageId"], "-t", topic),
+            *("-g", group, "-d", client_id[1]),
+        ).stdout
+        assert "consumeResult=CR_SUCCESS" in direct
+        assert len(scene.received(consumer, 2, calls=True)) == 2
+        stacks = admin.run("consumerStatus", "-n", namesrv, "-g", group, "-i", client_id[1], "-s").stdout
+        assert "RocketmqMessageConsumption" in stacks
+    scene.close()
