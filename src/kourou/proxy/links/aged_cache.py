@@ -84,9 +84,10 @@ class AgedCache(Generic[KeyT, ValueT]):
                 raise
             return entry[0]
 
-    def drop(self, key: KeyT) -> None:
-        """Request it again when it is next needed."""
-        self._entries.pop(key, None)
+    def drop(self, is_wrong: Callable[[ValueT], bool]) -> None:
+        """Request those answers again when they are next needed."""
+        for key in [key for key, (value, _) in self._entries.items() if is_wrong(value)]:
+            del self._entries[key]
 
     def _request(self, key: KeyT) -> asyncio.Future[ValueT]:
         answer = self._loading.get(key)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from typing import Any, Final, Protocol
 
 from kourou.access.model import Account
@@ -47,7 +48,7 @@ _log = logging.getLogger(__name__)
 _REQUEST_TIMEOUT_MS: Final = 3_000
 _NAMESRV_REFRESH_S: Final = 120.0
 _FIRST_PAUSE_S: Final = 0.1
-_LONGEST_PAUSE_S: Final = 2.0
+_LONGEST_PAUSE_S: Final = 0.5
 _SEARCH_S: Final = 60.0
 _OWN_NAME: Final = ("127.0.0.1", 0)
 
@@ -102,7 +103,8 @@ class Cluster:
         self._missing = MissingTopics(self._api)
         self._masters: dict[str, str] = {}
         self._open_links: set[OpenLinks] = set()
-        self._searched: set[str] = set()
+        # Brokers whose masters are looked for, and whether the address of the old one answers again.
+        self._searched: dict[str, bool] = {}
         self._own: OpenLinks | None = None
         self._routes = AgedCache(self._load_route, tasks, what="route")
         self._topics = AgedCache(self._load_topic, tasks, what="topic")
@@ -192,6 +194,9 @@ class Cluster:
                 master = broker.broker_addrs[min(broker.broker_addrs)]
             if master is not None and self._masters.get(broker.broker_name) != master:
                 _log.debug("the master of %s is at %s", broker.broker_name, master)
+                if broker.broker_name in self._masters:
+                    # Routes of the time between two masters have no queue to write to.
+                    self._routes.drop(partial(_has_broker, broker.broker_name))
                 self._masters[broker.broker_name] = master
 
     async def _load_topic(self, topic: str) -> TopicConfig | _Absent:
@@ -306,29 +311,38 @@ class Cluster:
 
     def lost(self, broker_name: str, address: str) -> None:
         """Look for the master of a broker, in case that it is another one now."""
-        if broker_name not in self._searched and self._masters.get(broker_name) == address:
-            self._searched.add(broker_name)
-            self._tasks.start(self._search(broker_name, address), f"master of {broker_name}")
+        if self._masters.get(broker_name) == address:
+            if broker_name not in self._searched:
+                self._tasks.start(self._search(broker_name, address), f"master of {broker_name}")
+            self._searched[broker_name] = False
 
     def reached(self, broker_name: str) -> None:
-        """The master of a broker is there: no need to look for it."""
-        self._searched.discard(broker_name)
+        """The address of a master has accepted a connection. It may be a slave by now."""
+        if broker_name in self._searched:
+            self._searched[broker_name] = True
 
     async def _search(self, broker_name: str, address: str) -> None:
-        """Until there is another one, or the old one has had time to come back."""
+        """Until there is another master, or the old one has come back."""
         began, pause_s = self._loop.time(), _FIRST_PAUSE_S
         try:
-            while self._loop.time() - began < _SEARCH_S and broker_name in self._searched:
-                if self._masters.get(broker_name) != address:
-                    return
+            while self._loop.time() - began < _SEARCH_S:
                 try:
-                    await self._brokers.refresh("")
+                    found = await self._brokers.refresh("")
                 except KourouError as error:
                     _log.debug("master of %s: %s", broker_name, error)
+                else:
+                    broker = found.broker_addr_table.get(broker_name)
+                    master = None if broker is None else broker.broker_addrs.get(MASTER_ID)
+                    if master is not None and (master != address or self._searched[broker_name]):
+                        return
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
         finally:
-            self._searched.discard(broker_name)
+            del self._searched[broker_name]
+
+
+def _has_broker(broker_name: str, route: TopicRouteData) -> bool:
+    return any(broker.broker_name == broker_name for broker in route.broker_datas)
 
 
 def _refuse(request: Request) -> None:

@@ -90,3 +90,12 @@ async def test_those_requested_longest_ago_go_first(server: Server) -> None:
     for key in "abc":
         await cache.get(key)
     assert cache.known("a") is None and cache.known("b") and cache.known("c")
+
+
+async def test_answers_that_are_known_to_be_wrong_are_dropped(server: Server) -> None:
+    cache = cache_of(server)
+    await cache.get("a")
+    await cache.get("b")
+    cache.drop(lambda value: value.startswith("a"))
+    assert cache.known("a") is None and cache.known("b") == "b2"
+    assert await cache.get("a") == "a3"
