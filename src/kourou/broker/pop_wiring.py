@@ -28,6 +28,7 @@ from kourou.broker.pop.pop_service import PopService
 from kourou.broker.pop.revive_log import ReviveLog
 from kourou.broker.pop.revive_reader import ReviveReader
 from kourou.broker.pop.revive_service import ReviveService
+from kourou.broker.pop.revived_runs import RevivedRuns
 from kourou.broker.registration.out_api import BrokerOuterApi
 from kourou.broker.registration.topic_routes import TopicRoutes
 from kourou.broker.services import BrokerServices
@@ -163,6 +164,14 @@ def in_flight_part(
             appender=store.appender,
             records=services.records,
             writer=services.writer,
+            runs=RevivedRuns(
+                cycles=services.cycles,
+                appender=store.appender,
+                queues=store.queues,
+                kernel=services.kernel,
+                store_host=services.store_host,
+                now_ms=services.now_ms,
+            ),
             events=services.stats.events,
             monotonic_ms=services.monotonic_ms,
         ),

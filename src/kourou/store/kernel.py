@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MODULE: Final = "kourou.store._kernel"
 VARIABLE: Final = "KOUROU_KERNEL"
 """The environment variable that switches the kernel off when it is 0; `setup.py` reads it too."""
-_INTERFACE: Final = 13
+_INTERFACE: Final = 14
 _BUILD: Final = (
     "install a C compiler and Python's headers (Debian, Ubuntu: gcc, libc6-dev, python3-dev), then run "
     "pip install --force-reinstall --no-deps . in Kourou's source folder (make kernel for its .venv)"
@@ -49,6 +49,9 @@ to, and the identities of idempotent producers that it may send as."""
 
 EncodedStaged: TypeAlias = "tuple[int, int, bytearray, bytes, list[GrownQueue]]"
 """The position behind the entries, their number, their records, the index entries, and the queue."""
+
+EncodedAgain: TypeAlias = "tuple[int, bytearray, bytes, list[GrownQueue]]"
+"""The number of messages, their records, the index entries, and the queue."""
 
 ReadQueue: TypeAlias = tuple[str, int, int, bytes]
 """Topic, queue id, the first queue_offset, and units from there on."""
@@ -120,6 +123,22 @@ class Kernel(Protocol):
     def read_records(
         self, data: Buffer, phy_offset: int, max_record_bytes: int, slow_path_topic: bytes, /
     ) -> ReadRecords | None: ...
+
+    def encode_again(
+        self,
+        records: list[Buffer],
+        units: bytes,
+        source: tuple[bytes, int, int],
+        properties: tuple[bytes, bytes],
+        queue: ConsumeQueue,
+        store_host: bytes,
+        phy_offset: int,
+        last_phy_offset: int,
+        now_ms: int,
+        max_body: int,
+        max_record: int,
+        /,
+    ) -> EncodedAgain | None: ...
 
     def units_fit(
         self,

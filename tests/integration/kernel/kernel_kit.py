@@ -106,6 +106,7 @@ class FedBroker:
 
     def __init__(self, controller: BrokerController, *, has_kernel: bool) -> None:
         self.services = controller.services
+        self.in_flight = controller.running.in_flight
         self.taken = self.calls = self.messages = 0
         self.services.store.dispatcher.on_publish.append(self._published)
         kernel = choose_kernel(is_enabled=has_kernel, environ={}).kernel

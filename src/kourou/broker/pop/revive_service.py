@@ -15,9 +15,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kourou.broker.delay.deliveries import DELIVERY_BYTES, DELIVERY_MESSAGES
+from kourou.broker.pop.revived_runs import RunSource
 from kourou.broker.send.dead_letters import make_dead_letter, next_attempt
 from kourou.broker.storage.inner_message import InnerMessage
 from kourou.broker.storage.record_reads import read_records_at
@@ -27,7 +29,7 @@ from kourou.protocol.names import RETRY_GROUP_TOPIC_PREFIX
 from kourou.protocol.pop.retry_topics import POP_RETRY_QUEUES, pop_retry_topic, popped_topic
 from kourou.protocol.properties import MessageConst
 from kourou.store.log.put_status import PutRefusedError, PutStatus
-from kourou.store.queue.cq_unit import CqUnit
+from kourou.store.queue.cq_unit import UNIT, UNIT_BYTES, CqUnit
 from kourou.store.read.message_lookup import decode_sound_record
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from kourou.broker.pop.contracts import PopStored
     from kourou.broker.pop.in_flight import PopCounts
     from kourou.broker.pop.revive_log import ReviveLog
+    from kourou.broker.pop.revived_runs import RevivedRuns
     from kourou.broker.settings import LiveConfig
     from kourou.broker.stats.event_counters import EventCounters
     from kourou.broker.storage.inner_message import MessageWriter
@@ -68,6 +71,49 @@ class _Overdue(NamedTuple):
     unit: CqUnit | None
     """Where it lies; None: it is gone."""
 
+    @property
+    def is_acked(self) -> bool:
+        """Whether it was acked meanwhile, or is about to be."""
+        return bool(self.bit & (self.check_point.acking | self.check_point.acked))
+
+
+class _Put:
+    """What has become of messages in one commit cycle. `refusal`: why those behind them have to wait."""
+
+    def __init__(self) -> None:
+        self.acked: dict[CheckPoint, int] = {}
+        self.revived = self.gone = 0
+        self.dead_letters: list[tuple[str, str]] = []
+        self.refusal: PutRefusedError | None = None
+
+
+class _AllStored:
+    """Several puts, waited for together."""
+
+    def __init__(self) -> None:
+        self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting = 0
+        self._failure: PutStatus | None = None
+
+    def expect(self) -> PopStored:
+        """One more."""
+        self._waiting += 1
+        return self._one
+
+    def _one(self, status: PutStatus) -> None:
+        self._waiting -= 1
+        if not status.is_stored:
+            self._failure = self._failure or status
+        if not self._waiting and not self._done.done():
+            self._done.set_result(None)
+
+    async def wait(self) -> None:
+        """Return when all are stored. StorageError: some are not."""
+        if self._waiting:
+            await self._done
+        if self._failure is not None:
+            raise StorageError(self._failure.remark or self._failure.name)
+
 
 class ReviveService:
     """Revives the messages of one broker."""
@@ -87,6 +133,7 @@ class ReviveService:
         appender: LogAppender,
         records: RecordReader,
         writer: MessageWriter,
+        runs: RevivedRuns,
         events: EventCounters,
         monotonic_ms: Callable[[], int],
     ) -> None:
@@ -102,6 +149,7 @@ class ReviveService:
         self._appender = appender
         self._records = records
         self._writer = writer
+        self._runs = runs
         self._events = events
         self._monotonic_ms = monotonic_ms
         self._pause_ms = 0
@@ -142,22 +190,19 @@ class ReviveService:
 
     async def _revive(self, check_points: Sequence[CheckPoint]) -> None:
         """Put all their messages. StorageError: some are not stored."""
-        wanted, dropped = [], []
+        wanted: list[tuple[CheckPoint, int]] = []
+        dropped: list[CheckPoint] = []
         for check_point in check_points:
             if not check_point.is_dropped and self._is_wanted(check_point):
-                bits = check_point.unacked & ~check_point.acking
-                wanted += [
-                    (check_point, 1 << index) for index in range(bits.bit_length()) if bits >> index & 1
-                ]
+                wanted.append((check_point, check_point.unacked & ~check_point.acking))
             else:
                 dropped.append(check_point)
         if dropped:
             await self._drop(dropped)
-        for portion in _portions(await self._records.read(partial(self._find, wanted))):
+        for portion in _portions(await self._find(wanted)):
             units = [overdue.unit for overdue in portion if overdue.unit is not None]
-            records = iter(await read_records_at(self._commit_log, self._records, units))
-            found = [_decode(None if overdue.unit is None else next(records), overdue) for overdue in portion]
-            await self._put(portion, found)
+            raws = iter(await read_records_at(self._commit_log, self._records, units))
+            await self._put([(overdue, None if overdue.unit is None else next(raws)) for overdue in portion])
 
     def _is_wanted(self, check_point: CheckPoint) -> bool:
         """Whether topic and group are still there."""
@@ -184,11 +229,36 @@ class ReviveService:
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def _find(self, wanted: Sequence[tuple[CheckPoint, int]], reads: RecordReads) -> list[_Overdue]:
+    async def _find(self, wanted: Sequence[tuple[CheckPoint, int]]) -> list[_Overdue]:
+        """Where the messages lie."""
+        found: list[_Overdue] = []
+        for check_point, bits in wanted:
+            overdue = self._find_nowait(check_point, bits)
+            if overdue is None:
+                overdue = await self._records.read(partial(self._find_single, check_point, bits))
+            found += overdue
+        return found
+
+    def _find_nowait(self, check_point: CheckPoint, bits: int) -> list[_Overdue] | None:
+        """The same for one check point whose units are in memory, one after the other; else None."""
+        queue = self._queues.find(check_point.topic, check_point.queue_id)
+        queue_offsets = check_point.offsets_of(bits)
+        first, count = queue_offsets[0], len(queue_offsets)
+        if queue is None or first < queue.min_queue_offset or queue_offsets[-1] - first >= count:
+            return None
+        raw = queue.read_units_nowait(first, count)
+        if raw is None or len(raw) < count * UNIT_BYTES:
+            return None
+        units = (CqUnit(*fields) for fields in UNIT.iter_unpack(raw))
+        return [
+            _Overdue(check_point, bit, unit if unit.is_message else None)
+            for bit, unit in zip(_single_bits(bits), units, strict=True)
+        ]
+
+    def _find_single(self, check_point: CheckPoint, bits: int, reads: RecordReads) -> list[_Overdue]:
         found = []
-        for check_point, bit in wanted:
-            queue = self._queues.find(check_point.topic, check_point.queue_id)
-            (queue_offset,) = check_point.offsets_of(bit)
+        queue = self._queues.find(check_point.topic, check_point.queue_id)
+        for bit, queue_offset in zip(_single_bits(bits), check_point.offsets_of(bits), strict=True):
             unit = None
             if queue is not None and queue.min_queue_offset <= queue_offset < queue.max_queue_offset:
                 unit = reads.unit(queue, queue_offset)
@@ -197,32 +267,65 @@ class ReviveService:
 
     # -- putting -----------------------------------------------------------------------------------
 
-    async def _put(self, portion: Sequence[_Overdue], records: Sequence[MessageExt | None]) -> None:
+    async def _put(self, portion: Sequence[tuple[_Overdue, Buffer | None]]) -> None:
         """Put messages and their acks. Nothing is awaited before all of them are in the commit cycle."""
-        acked: dict[CheckPoint, int] = {}
-        revived, dead_letters, refusal = 0, [], None
-        for (check_point, bit, _), record in zip(portion, records, strict=True):
-            if bit & (check_point.acking | check_point.acked):
-                continue  # meanwhile
-            if record is not None:
-                try:
-                    is_dead = self._put_again(check_point, record)
-                except PutRefusedError as error:
-                    refusal = error
-                    break
-                revived += is_dead is False
-                if is_dead:
-                    dead_letters.append((check_point.group, popped_topic(record.topic, check_point.group)))
-            acked[check_point] = acked.get(check_point, 0) | bit
-        gone = sum(bits.bit_count() for bits in acked.values()) - revived - len(dead_letters)
-        await self._stored(list(acked.items()), self._log.put_ack_now)
-        self._counts.revived += revived
-        self._counts.dead_letters += len(dead_letters)
-        self._counts.dropped += gone
-        for group, topic in dead_letters:
+        put = _Put()
+        for check_point, run in groupby(portion, lambda each: each[0].check_point):
+            self._put_run(check_point, [each for each in run if not each[0].is_acked], put)
+            if put.refusal is not None:
+                break
+        await self._stored(list(put.acked.items()), self._log.put_ack_now)
+        self._counts.revived += put.revived
+        self._counts.dead_letters += len(put.dead_letters)
+        self._counts.dropped += put.gone
+        for group, topic in put.dead_letters:
             self._events.dead_letter(group, topic)
-        if refusal is not None:
-            raise refusal
+        if put.refusal is not None:
+            raise put.refusal
+
+    def _put_run(
+        self, check_point: CheckPoint, run: Sequence[tuple[_Overdue, Buffer | None]], put: _Put
+    ) -> None:
+        """Put messages of one check point."""
+        at = 0
+        while at < len(run):
+            count = self._put_plain(check_point, run[at:])
+            if count:
+                put.revived += count
+            else:
+                count, (overdue, raw) = 1, run[at]
+                record = _decode(raw, overdue)
+                try:
+                    is_dead = None if record is None else self._put_again(check_point, record)
+                except PutRefusedError as error:
+                    put.refusal = error
+                    return
+                put.revived += is_dead is False
+                put.gone += is_dead is None
+                if is_dead and record is not None:
+                    topic = popped_topic(record.topic, check_point.group)
+                    put.dead_letters.append((check_point.group, topic))
+            bits = sum([overdue.bit for overdue, _ in run[at : at + count]])
+            put.acked[check_point] = put.acked.get(check_point, 0) | bits
+            at += count
+
+    def _put_plain(self, check_point: CheckPoint, run: Sequence[tuple[_Overdue, Buffer | None]]) -> int:
+        """Put as many as the kernel takes: how many."""
+        if not self._runs.is_usable:
+            return 0
+        records, units = [], []
+        for overdue, raw in run:
+            if raw is None or overdue.unit is None:
+                break
+            records.append(raw)
+            units.append(UNIT.pack(*overdue.unit))
+        if not records:
+            return 0
+        topic, group, queue_id = check_point.topic, check_point.group, check_point.queue_id
+        group_config = self._groups.table.get(group)
+        attempts = None if group_config is None else group_config.retry_max_times
+        source = RunSource(topic, queue_id, group, check_point.pop_time, attempts)
+        return self._runs.put(source, records, b"".join(units), *self._retry_queue(topic, queue_id, group))
 
     async def _stored(
         self,
@@ -230,16 +333,10 @@ class ReviveService:
         put: Callable[[CheckPoint, int, PopStored], None],
     ) -> None:
         """Put acks; on return they are stored. StorageError: they are not."""
-        loop = asyncio.get_running_loop()
-        waiting = []
+        stored = _AllStored()
         for check_point, bits in acked:
-            stored: asyncio.Future[PutStatus] = loop.create_future()
-            put(check_point, bits, partial(_resolve, stored))
-            waiting.append(stored)
-        for stored in waiting:
-            status = await stored
-            if not status.is_stored:
-                raise StorageError(status.remark or status.name)
+            put(check_point, bits, stored.expect())
+        await stored.wait()
 
     def _put_again(self, check_point: CheckPoint, record: MessageExt) -> bool | None:
         """Put a message; whether it has become a dead letter. None: it cannot be put, now or later.
@@ -287,20 +384,20 @@ class ReviveService:
         if is_first or message.get_property(MessageConst.PROPERTY_FIRST_POP_TIME) is None:
             message.set_property(MessageConst.PROPERTY_FIRST_POP_TIME, str(check_point.pop_time))
         message.set_property(MessageConst.PROPERTY_ORIGIN_GROUP, group)
-        message.topic, message.queue_id = self._retry_queue(record, group)
+        message.topic, message.queue_id = self._retry_queue(record.topic, record.queue_id, group)
         return message, False
 
-    def _retry_queue(self, record: MessageExt, group: str) -> tuple[str, int]:
-        """Where a message goes for the group: one of a retry topic to the same one again. Where queues are
-        priorities it keeps its queue."""
-        topic, config, topics = record.topic, self._config.current, self._topics
+    def _retry_queue(self, topic: str, popped_queue_id: int, group: str) -> tuple[str, int]:
+        """Where messages of a queue go for the group: those of a retry topic to the same one again. Where
+        queues are priorities they keep their queue."""
+        config, topics = self._config.current, self._topics
         if not topic.startswith(RETRY_GROUP_TOPIC_PREFIX):
             topic = pop_retry_topic(topic, group, is_v2=config.enable_retry_topic_v2)
         topics.create_in_send_back(topic, POP_RETRY_QUEUES, _READ_WRITE)
         popped, queue_id = popped_topic(topic, group), 0
         if config.use_separate_retry_queue or topics.has_priorities(popped):
             retry_config = topics.separate_retries(topic, [popped])
-            queue_id = record.queue_id if record.queue_id < retry_config.write_queue_nums else 0
+            queue_id = popped_queue_id if popped_queue_id < retry_config.write_queue_nums else 0
         if self._offsets.query(group, topic, queue_id) < 0:
             self._offsets.commit(group, topic, queue_id, 0, _HOST)
         return topic, queue_id
@@ -340,6 +437,5 @@ def _decode(raw: Buffer | None, overdue: _Overdue) -> MessageExt | None:
     return record if record.topic == check_point.topic else None
 
 
-def _resolve(future: asyncio.Future[PutStatus], status: PutStatus) -> None:
-    if not future.done():
-        future.set_result(status)
+def _single_bits(bits: int) -> list[int]:
+    return [1 << index for index in range(bits.bit_length()) if bits >> index & 1]
