@@ -24,6 +24,7 @@
 #include <Python.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "_layout.h"
@@ -139,7 +140,7 @@ static int is_ascii(struct span span)
 #define GROWN(bytes) (2 * (bytes))
 #endif
 
-/* A growing buffer. */
+/* A growing buffer. Its memory is C's, since it may grow while the interpreter lock is released. */
 struct buf {
     char *at;
     size_t size, room;
@@ -150,9 +151,11 @@ static char *reserve(struct buf *buf, size_t more)
 {
     if (buf->room - buf->size < more) {
         size_t room = GROWN(buf->size + more);
-        char *at = PyMem_Realloc(buf->at, room);
+        char *at = realloc(buf->at, room);
         if (at == NULL) {
+            PyGILState_STATE state = PyGILState_Ensure();
             PyErr_NoMemory();
+            PyGILState_Release(state);
             return NULL;
         }
         buf->at = at;
@@ -1907,17 +1910,17 @@ static void clear(struct run *run)
         Py_XDECREF(run->queues[i].queue);
         Py_XDECREF(run->queues[i].topic_part);
         Py_XDECREF(run->queues[i].slots);
-        PyMem_Free(run->queues[i].units.at);
+        free(run->queues[i].units.at);
     }
     Py_XDECREF(run->records);
-    PyMem_Free(run->indexed.at);
-    PyMem_Free(run->responses.at);
-    PyMem_Free(run->text.at);
-    PyMem_Free(run->phy_offsets.at);
-    PyMem_Free(run->sequences.at);
-    PyMem_Free(run->undo.at);
+    free(run->indexed.at);
+    free(run->responses.at);
+    free(run->text.at);
+    free(run->phy_offsets.at);
+    free(run->sequences.at);
+    free(run->undo.at);
     for (int i = 0; i < SHA1_LANES; i++)
-        PyMem_Free(run->ahead.texts[i].at);
+        free(run->ahead.texts[i].at);
     PyMem_Free(run);
 }
 
@@ -2378,7 +2381,11 @@ PyDoc_STRVAR(read_records_doc,
 "incomplete, is not one, or has to be read by Python: of `slow_path_topic`, without a place in a queue, not in\n"
 "the order of its queue, with a long topic, or with an unusual name or properties. Returns their end in the log,\n"
 "the store time of the last, their index entries (as encode_sends) and, for each queue, (topic, queue id, first\n"
-"queue_offset, units), and whether one of them has a sequence. None if that is the first record.");
+"queue_offset, units), and whether one of them has a sequence. None if that is the first record. The interpreter\n"
+"lock is released meanwhile if there is much to read.");
+
+/* For fewer bytes than these it does not pay to release the interpreter lock, and to wait for it again. */
+enum { LONG_BYTES = 256 * 1024 };
 
 static PyObject *read_records(PyObject *module, PyObject *args)
 {
@@ -2396,10 +2403,13 @@ static PyObject *read_records(PyObject *module, PyObject *args)
         int64_t size;
         run->phy_offset = phy_offset;
         run->max_record = max_record;
+        PyThreadState *thread = can_fold && data.len >= LONG_BYTES ? PyEval_SaveThread() : NULL;
         while ((size = read_record(run, rest, slow_path_topic)) > 0) {
             run->phy_offset += size;
             rest = (struct span){rest.at + size, rest.size - (Py_ssize_t)size};
         }
+        if (thread != NULL)
+            PyEval_RestoreThread(thread);
         if (size == 0)
             result = run->phy_offset == phy_offset
                          ? Py_NewRef(Py_None)
@@ -2725,7 +2735,7 @@ static PyObject *signatures(PyObject *module, PyObject *args)
         Py_XDECREF(text);
     }
     for (int i = 0; i < SHA1_LANES; i++)
-        PyMem_Free(rooms[i].at);
+        free(rooms[i].at);
     return found;
 }
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import tempfile
+import threading
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,6 +18,7 @@ from kourou.store.disk.files import Files
 from kourou.store.kernel import ReadRecords
 from kourou.store.message_store import MessageStore
 from kourou.store.queue.cq_unit import UNIT
+from kourou.store.recovery.read_ahead import ReadAhead
 from tests.unit.store.message_stores import StoreKit, put
 from tests.unit.store.producers.test_producer_log import IDS, open_producer
 from tests.unit.store.recovery.test_log_walk import FILE_BYTES, derived, fill, lose_derived
@@ -147,3 +150,38 @@ def test_pieces_that_end_inside_records(
 ) -> None:
     monkeypatch.setattr("kourou.store.recovery.log_walk._PIECE_BYTES", piece_bytes)
     both(killed, kernel, [], is_derived_lost=True)
+
+
+def read_ahead_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name == "recovery-read-ahead"]
+
+
+def test_what_is_read_ahead_ends_with_the_walk(
+    killed: Path, kernel: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Its thread soon waits for room.
+    monkeypatch.setattr("kourou.store.recovery.read_ahead._MAX_PIECES", 1)
+    with kit_at(shutil.copytree(killed, tmp_path / "store")) as kit:
+        store = kit.open()
+        ahead = ReadAhead(store.log, kernel, 300)
+        first = ahead.piece(0)
+        assert first.records and read_ahead_threads()
+        assert ahead.piece(first.end_phy_offset) == ahead.read(first.end_phy_offset)
+        ahead.close()
+        assert not read_ahead_threads()
+
+
+def test_a_file_that_cannot_be_read_ahead_stops_the_start(
+    killed: Path, kernel: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(*_: object) -> bytes:
+        raise OSError(errno.EIO, "no such sector")
+
+    with kit_at(shutil.copytree(killed, tmp_path / "store")) as kit:
+        store = kit.open()
+        monkeypatch.setattr(store.log, "read", read)
+        ahead = ReadAhead(store.log, kernel, 2_000)
+        with pytest.raises(OSError, match="no such sector"):
+            ahead.piece(0)
+        ahead.close()
+        assert not read_ahead_threads()

@@ -9,20 +9,16 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from kourou.errors import DamageError
-from kourou.protocol.layout import BLANK
-from kourou.protocol.record_fields import record_mark
-from kourou.store.delay_levels import SCHEDULE_TOPIC
 from kourou.store.dispatcher import Dispatcher
 from kourou.store.kernel import Kernel
 from kourou.store.log.commit_log import CommitLog
 from kourou.store.log.dispatch_request import Blank
 from kourou.store.log.log_scanner import BadRecord, LogScanner
-from kourou.store.log.log_snapshot import MAX_RECORD_BYTES
 from kourou.store.log.record_columns import read_piece
 from kourou.store.recovery.columns_dispatcher import ColumnsDispatcher
+from kourou.store.recovery.read_ahead import ReadAhead, ReadPiece
 
 _PIECE_BYTES: Final = 4 * 1024 * 1024
-_SCHEDULE_TOPIC: Final = SCHEDULE_TOPIC.encode()
 
 
 class WalkStep(NamedTuple):
@@ -51,7 +47,7 @@ class LogWalk:
         self._scanner = scanner
         self._dispatcher = dispatcher
         self._columns = columns
-        self._kernel = kernel
+        self._ahead = None if kernel is None else ReadAhead(log, kernel, _PIECE_BYTES)
 
     def step(self, phy_offset: int) -> WalkStep:
         """Dispatch some records from `phy_offset` on, one at least, or pass over a blank; or a bad one
@@ -59,28 +55,33 @@ class LogWalk:
         log_file = self._log.file_at(phy_offset)
         if log_file is None:
             return self._one(phy_offset)
-        raw = self._log.read(phy_offset, min(_PIECE_BYTES, log_file.end_phy_offset - phy_offset)) or b""
-        step = self._read_by_kernel(raw, phy_offset)
-        rest = raw[step.end_phy_offset - phy_offset :]
-        if step.records and _is_cut(rest):
+        if self._ahead is None:
+            size = min(_PIECE_BYTES, log_file.end_phy_offset - phy_offset)
+            return self._read_columns(self._log.read(phy_offset, size) or b"", phy_offset)
+        piece = self._ahead.piece(phy_offset)
+        step = self._take(piece)
+        if piece.is_done and step.end_phy_offset == piece.end_phy_offset:
             return step
+        rest = piece.raw[step.end_phy_offset - phy_offset :]
         records, end, bad, has_sequences = self._read_columns(rest, step.end_phy_offset)
         return WalkStep(step.records + records, end, bad, step.has_sequences or has_sequences)
 
-    def _read_by_kernel(self, raw: bytes, phy_offset: int) -> WalkStep:
-        """Dispatch the records at the start of `raw` that the kernel reads."""
-        records, end, has_sequences = 0, phy_offset, False
-        view = memoryview(raw)
-        while self._kernel is not None:
-            rest = view[end - phy_offset :]
-            read = self._kernel.read_records(rest, end, MAX_RECORD_BYTES, _SCHEDULE_TOPIC)
-            taken = 0 if read is None else self._columns.dispatch_read(read, end)
-            if read is None or not taken:
+    def close(self) -> None:
+        """Read no further ahead."""
+        if self._ahead is not None:
+            self._ahead.close()
+
+    def _take(self, piece: ReadPiece) -> WalkStep:
+        """Dispatch the records that the kernel has read, up to the first that Python has to look at."""
+        count, end, has_sequences = 0, piece.phy_offset, False
+        for records in piece.records:
+            taken = self._columns.dispatch_read(records, end)
+            if not taken:
                 break
-            records += taken
-            end = read[0]
-            has_sequences |= read[4]
-        return WalkStep(records, end, None, has_sequences)
+            count += taken
+            end = records[0]
+            has_sequences |= records[4]
+        return WalkStep(count, end, None, has_sequences)
 
     def _read_columns(self, raw: bytes, phy_offset: int) -> WalkStep:
         """Dispatch the records at the start of `raw` by columns, or where they are not plain one by one."""
@@ -112,8 +113,3 @@ class LogWalk:
         except DamageError as error:
             return WalkStep(0, phy_offset, BadRecord(phy_offset, error.reason))
         return WalkStep(1, phy_offset + found.size)
-
-
-def _is_cut(raw: bytes) -> bool:
-    """Whether nothing is left, or a part of what may be a record."""
-    return len(raw) < BLANK.size or record_mark(raw)[0] > len(raw)

@@ -108,7 +108,10 @@ class Recovery:
             self._dispatcher.queued_phy_offset = self._start.queues_phy_offset
             self._synced_phy_offset = self._start.phy_offset
             report.start_phy_offset = report.end_phy_offset = self._start.phy_offset
-            self._walk(report)
+            try:
+                self._walk(report)
+            finally:
+                self._log_walk.close()
             self._keep_places()
             self._known.save()
             self._cut(report)
