@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _HEAD_BYTES: Final = RECORD.size
+_TOGETHER_RECORDS: Final = 8
+_TOGETHER_TIMES: Final = 4
+"""Records are read together if the bytes from the first to the last are at most so many times theirs."""
 
 
 class NotInMemoryError(Exception):
@@ -241,9 +244,26 @@ async def read_records_at(
     log: CommitLog, reader: RecordReader, units: Sequence[CqUnit]
 ) -> list[Buffer | None]:
     """The records of `units`; None where one is gone. What is not in memory a disk thread reads."""
-    records = [log.read_nowait(unit.phy_offset, unit.size) if unit.is_message else None for unit in units]
+    records = _records_together(log, units) or [
+        log.read_nowait(unit.phy_offset, unit.size) if unit.is_message else None for unit in units
+    ]
     if None not in records:
         return records
     return await reader.read(
         lambda reads: [reads.record(unit.phy_offset) if unit.is_message else None for unit in units],
     )
+
+
+def _records_together(log: CommitLog, units: Sequence[CqUnit]) -> list[Buffer | None] | None:
+    """The same in one read; None if there is too much between them, or not all is in memory."""
+    if len(units) < _TOGETHER_RECORDS or not all([unit.is_message for unit in units]):
+        return None
+    start = min([unit.phy_offset for unit in units])
+    end = max([unit.phy_offset + unit.size for unit in units])
+    if end - start > _TOGETHER_TIMES * sum([unit.size for unit in units]):
+        return None
+    raw = log.read_nowait(start, end - start)
+    if raw is None:
+        return None
+    view = memoryview(raw)
+    return [view[unit.phy_offset - start : unit.phy_offset - start + unit.size] for unit in units]
