@@ -73,13 +73,13 @@ MUTANTS = (
     Mutant(KERNEL, "PyTuple_GetItem(target, 1) != run->broker_config", "0", FAST),
     Mutant(KERNEL, "PyTuple_GetItem(target, 0) != config", "0", FAST),
     Mutant(KERNEL, "length + run->own.size > MAX_PROPERTIES_BYTES", "length > MAX_PROPERTIES_BYTES", BOUNDS),
-    Mutant(KERNEL, "body.size > run->max_body", "body.size > run->max_body + 1", BOUNDS),
-    Mutant(KERNEL, "|| size > run->max_record", "|| size > run->max_record + 1", BOUNDS),
+    Mutant(KERNEL, "== 0 || body.size > run->max_body", "== 0 || body.size > run->max_body + 1", BOUNDS),
+    Mutant(KERNEL, "max_body || size > run->max_record", "max_body || size > run->max_record + 1", BOUNDS),
     Mutant(KERNEL, "        || run->phy_offset + size > run->last_phy_offset)", ")", BOUNDS),
     Mutant(
         KERNEL,
-        "MAX_RECORD_BYTES || run->phy_offset + size > run->last_phy_offset)",
-        "MAX_RECORD_BYTES)",
+        "total > MAX_RECORD_BYTES || run->phy_offset + size > run->last_phy_offset)",
+        "total > MAX_RECORD_BYTES)",
         STAGED,
     ),
     Mutant(
