@@ -223,3 +223,13 @@ def test_bounds(kernel: ModuleType, records: bytes) -> None:
     assert kernel.read_records(b"", 0, MAX_BYTES, TOPIC) is None
     with pytest.raises(TypeError):
         kernel.read_records("text", 0, MAX_BYTES, TOPIC)
+
+
+def test_many_records_are_read_with_the_interpreter_lock_released(kernel: ModuleType, tmp_path: Path) -> None:
+    with StoreKit(tmp_path / "store", commit_log_file_bytes=1 << 20) as kit:
+        store = kit.open()
+        for number in range(300):
+            put(store, b"%d" % number * 400, f"t{number % 3}", properties=f"KEYS\x01k{number} k\x02")
+        raw = store.log.read(0, store.log.max_phy_offset) or b""
+    assert len(raw) > 256 * 1024
+    assert kernel.read_records(raw, 0, MAX_BYTES, TOPIC) == as_python_reads(raw, 0)
