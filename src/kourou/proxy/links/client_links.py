@@ -11,7 +11,15 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
-from kourou.errors import ConnectionLostError, KourouError, RemotingError, TooManyRequestsError
+from kourou.errors import (
+    ConnectionLostError,
+    KourouError,
+    ProtocolError,
+    RemotingError,
+    ResponseError,
+    TooManyRequestsError,
+)
+from kourou.protocol.codes import ResponseCode
 from kourou.protocol.command import RemotingCommand
 from kourou.protocol.signature import SigningKeys
 from kourou.transport.addresses import SocketName
@@ -27,6 +35,7 @@ _log = logging.getLogger(__name__)
 
 # Names come from clients: links to more brokers than this are made anew each time, unless they are connected.
 _MAX_LINKS: Final = 1_000
+_MAX_NAME: Final = 255
 # Requests of one link that wait for its connection.
 _MAX_WAITING: Final = 1_000
 _CLOSE_TIMEOUT_S: Final = 1.0
@@ -108,9 +117,14 @@ class OpenLinks:
             link = Link(self, broker_name)
             if len(self._links) >= _MAX_LINKS:
                 self._links = {name: each for name, each in self._links.items() if each.is_connected}
-            if len(self._links) < _MAX_LINKS:
+            if len(self._links) < _MAX_LINKS and len(broker_name) <= _MAX_NAME:
                 self._links[broker_name] = link
         return link
+
+    def forget(self, link: Link) -> None:
+        """There is no broker of its name now."""
+        if self._links.get(link.broker_name) is link:
+            del self._links[link.broker_name]
 
     async def close(self) -> None:
         """Close all connections."""
@@ -216,6 +230,11 @@ class Link:
                 connection.send(command.encode())
         except RemotingError as error:
             _fail(waiter, error)
+        except ProtocolError as error:  # its header is too large for a frame
+            if waiter is not None:
+                connection.calls.take(command.opaque)
+            refused = ResponseCode.INVALID_PARAMETER
+            _fail(waiter, ResponseError(refused, str(error), self.broker_name))
 
     def _wait(self, command: RemotingCommand, deadline: float, timeout_ms: int, waiter: _Waiter) -> None:
         """Send it when there is a connection."""
@@ -264,6 +283,8 @@ class Link:
         except KourouError as error:
             if address:
                 network.lost(self.broker_name, address)
+            else:
+                self._links.forget(self)
             self._fail_waiting(error)
         except BaseException:
             self._fail_waiting(ConnectionLostError(self.broker_name, "the proxy stops or has failed"))

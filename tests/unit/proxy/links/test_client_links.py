@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from kourou.errors import CallTimeoutError, ConnectError, ConnectionLostError, TooManyRequestsError
+from kourou.errors import (
+    CallTimeoutError,
+    ConnectError,
+    ConnectionLostError,
+    ResponseError,
+    TooManyRequestsError,
+)
+from kourou.protocol.codes import ResponseCode
 from kourou.protocol.command import CommandHead, RemotingCommand
 from kourou.protocol.signature import ACCESS_KEY, SIGNATURE, SigningKeys, signature_of
 from kourou.proxy.links.broker_link import BrokerLink, ClientLinks
@@ -232,6 +239,28 @@ async def test_names_of_unknown_brokers_are_bounded(net: Net) -> None:
     for number in range(5_000):
         links.link(f"broker-{number}")
     assert len(links._links) <= 1_000 and links.link("broker-a") is known
+
+
+async def test_links_to_unknown_brokers_are_not_kept(net: Net) -> None:
+    links = net.links()
+    for name in "broker-x", "x" * 256:
+        with pytest.raises(ConnectError):
+            await links.link(name).call_nowait(command(ECHO), 1_000)
+    assert not links._links
+
+
+async def test_a_request_that_no_frame_can_hold_fails_alone(net: Net) -> None:
+    links, sink = net.links(), Sink()
+    link = links.link("broker-a")
+    huge = RemotingCommand(ECHO, ext_fields={"topic": "T" * 2**24})
+    link.call_into(huge, 50, sink)
+    link.send_oneway(RemotingCommand(ECHO, ext_fields={"topic": "T" * 2**24}))
+    assert (await link.call_nowait(command(ECHO, b"next"), 1_000)).body == b"next"
+    (refused,) = sink.results
+    assert isinstance(refused, ResponseError) and refused.code == ResponseCode.INVALID_PARAMETER
+    assert link._connection is not None and not len(link._connection.calls)
+    assert net.tasks.failure is None
+    await links.close()
 
 
 # -- by TCP --------------------------------------------------------------------------------------
