@@ -59,6 +59,7 @@ class Services:
         registrations = Registrations(brokers, tasks)
         self.clients.on_connect = registrations.register_at
         self.clients.on_leave.append(self.renewals.give_back_all)
+        self.clients.on_stop.append(self.renewals.give_back_renewed)
         self._telemetry = Telemetry(self.clients, brokers, access, registrations, tasks, policy)
         handles = Handles(self.held, clock.wall_ms)
         leftovers = Leftovers()
@@ -84,5 +85,5 @@ class Services:
         self.renewals.start()
 
     async def stop(self) -> None:
-        """End it; the links of all clients are closed."""
+        """End it: what clients could not finish is given back, and the links of all are closed."""
         await self.clients.stop()

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from kourou.access.model import Account
 from kourou.proxy.access.grpc_login import ProxyAccess
@@ -33,6 +33,8 @@ _MAX_CLIENTS: Final = 20_000
 """Clients at a time: without a limit, calls with ever new ids would fill the memory."""
 _MAX_ID_CHARS: Final = 512
 _LAST_REQUESTS_S: Final = 3.0
+_LAST_REQUESTS_AT_STOP_S: Final = 1.0
+_LastRequests: TypeAlias = Callable[[ProxyClient], Coroutine[Any, Any, None]]
 
 
 class ClientRegistry:
@@ -59,8 +61,10 @@ class ClientRegistry:
         """Gets the requests of brokers to a client; what it raises becomes the response."""
         self.on_connect: Callable[[ProxyClient, BrokerLink], None] | None = None
         """Called when a link of a client has a new connection: the broker does not know the client yet."""
-        self.on_leave: list[Callable[[ProxyClient], Coroutine[Any, Any, None]]] = []
+        self.on_leave: list[_LastRequests] = []
         """Run when a client is gone, while its links are still open: for last requests."""
+        self.on_stop: list[_LastRequests] = []
+        """The same for each client when the proxy stops."""
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -95,12 +99,15 @@ class ClientRegistry:
             return
         del self._clients[client.key]
         _log.info("client %s at %s is gone: %s", client.client_id, client.peer, reason)
-        self._tasks.start(self._let_go(client), f"end of client {client.client_id}")
+        ending = self._let_go(client, self.on_leave, _LAST_REQUESTS_S)
+        self._tasks.start(ending, f"end of client {client.client_id}")
 
-    async def _let_go(self, client: ProxyClient) -> None:
+    async def _let_go(
+        self, client: ProxyClient, all_last_requests: Sequence[_LastRequests], timeout_s: float
+    ) -> None:
         try:
-            async with asyncio.timeout(_LAST_REQUESTS_S):
-                for last_requests in self.on_leave:
+            async with asyncio.timeout(timeout_s):
+                for last_requests in all_last_requests:
                     await last_requests(client)
         except TimeoutError:
             _log.info("the last requests of client %s are not answered", client.client_id)
@@ -114,11 +121,12 @@ class ClientRegistry:
                 self.leave(client, f"not heard of for {self._expiry_s:.0f} s")
 
     async def stop(self) -> None:
-        """Close the links of all clients."""
+        """Make the last requests of all clients, then close their links."""
         if self._scan_timer is not None:
             self._scan_timer.cancel()
         clients, self._clients = list(self._clients.values()), {}
-        await asyncio.gather(*(client.links.close() for client in clients))
+        stops = [self._let_go(client, self.on_stop, _LAST_REQUESTS_AT_STOP_S) for client in clients]
+        await asyncio.gather(*stops)
 
     def _join(self, key: ClientKey, account: Account | None, peer: str) -> ProxyClient:
         if len(self._clients) >= self._max_clients:

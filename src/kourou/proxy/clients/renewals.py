@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
@@ -108,8 +109,17 @@ class Renewals:
 
     async def give_back_all(self, client: ProxyClient) -> None:
         """Have all messages of a client that is gone be delivered again."""
+        await self._give_back_each(client, self._held.take_all_of(client))
+
+    async def give_back_renewed(self, client: ProxyClient) -> None:
+        """Have those messages of a client be delivered again whose time was extended: without this proxy,
+        the handles that the client has got for them are of no use. Others it can still acknowledge."""
+        held = [each for each in self._held.take_all_of(client) if each.renewals]
+        await self._give_back_each(client, held)
+
+    async def _give_back_each(self, client: ProxyClient, all_held: Iterable[HeldMessage]) -> None:
         now_s = self._loop.time()
-        held = [each for each in self._held.take_all_of(client) if each.expires_s > now_s]
+        held = [each for each in all_held if each.expires_s > now_s]
         for first in range(0, len(held), _AT_ONCE):
             calls = map(self._give_back, held[first : first + _AT_ONCE])
             for outcome in await asyncio.gather(*calls, return_exceptions=True):
@@ -120,10 +130,17 @@ class Renewals:
 
     async def _give_back(self, held: HeldMessage) -> None:
         is_free: asyncio.Future[None] = self._loop.create_future()
-        held.use(partial(is_free.set_result, None))
+        held.use(partial(_freed, held, is_free))
         await is_free
         if held.is_settled:
             return
         group, topic, _ = held.key
         command = change_request(held.handle, topic, group, GIVE_BACK_MS)
         await held.client.link(held.handle.broker_name).call_nowait(command, REQUEST_TIMEOUT_MS)
+
+
+def _freed(held: HeldMessage, is_free: asyncio.Future[None]) -> None:
+    if is_free.done():  # cancelled: it took too long
+        held.release()
+    else:
+        is_free.set_result(None)

@@ -79,6 +79,20 @@ async def test_links_close_after_the_last_requests(kit: ProxyKit) -> None:
     assert kit.clients.of(call()) is not client
 
 
+async def test_a_stop_makes_the_last_requests_of_all_clients(kit: ProxyKit) -> None:
+    asked: list[str] = []
+
+    async def ask(client: ProxyClient) -> None:
+        assert client.client_id not in kit.brokers.closed
+        asked.append(client.client_id)
+
+    kit.clients.on_stop.append(ask)
+    kit.clients.of(call("c1"))
+    kit.clients.of(call("c2"))
+    await kit.clients.stop()
+    assert (sorted(asked), sorted(kit.brokers.closed)) == (["c1", "c2"], ["c1", "c2"])
+
+
 async def test_a_new_secret_key_means_new_links(kit: ProxyKit) -> None:
     kit.access.account = old = Account(name="alice", secret_key="old")
     client = kit.clients.of(call())

@@ -180,3 +180,25 @@ async def test_what_is_under_way_when_a_client_leaves_decides(holder: Holder) ->
     assert back.fields["extraInfo"] == extended.handle.encode() != change.fields["extraInfo"]
     back.answer(RemotingCommand(0))
     await giving
+
+
+async def test_an_ack_that_outlasts_the_end_of_its_client_is_answered(holder: Holder) -> None:
+    held = holder.hold()
+    held.use(lambda: None)
+    giving = asyncio.ensure_future(holder.renewals.give_back_all(holder.client))
+    await settle()
+    giving.cancel()
+    await asyncio.gather(giving, return_exceptions=True)
+    held.release()
+    assert not held.is_used
+
+
+async def test_a_stop_gives_back_what_clients_cannot_acknowledge_without_the_proxy(holder: Holder) -> None:
+    holder.kit.brokers.answers[CHANGE] = holder.renewed
+    extended = holder.hold(7)
+    holder.wait(55)
+    holder.hold(8)
+    await holder.renewals.give_back_renewed(holder.client)
+    (sent,) = holder.kit.brokers.requests(CHANGE)[1:]
+    assert (sent.fields["extraInfo"], sent.fields["invisibleTime"]) == (extended.handle.encode(), "1000")
+    assert len(holder.held) == 0
