@@ -6,6 +6,7 @@ raises Http2Error. Not here: other frames (connection.py), responses (response_w
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 from collections.abc import Callable, Mapping
@@ -39,7 +40,9 @@ _STREAM_UPDATE: Final = STREAM_WINDOW // 2
 _CONNECTION_UPDATE: Final = CONNECTION_WINDOW // 2
 # Streams that we have reset lately: what the peer sent before it knew is ignored.
 _MAX_RESETS: Final = 1_024
-_NO_HEAD: Final = RequestHead("", "", {}, None, IDENTITY)
+_NO_HEAD: Final = RequestHead("", "", {}, None, IDENTITY, 0)
+# What an open call keeps in memory beside its headers and messages.
+_CALL_BYTES: Final = 1_024
 
 
 class Calls:
@@ -62,6 +65,7 @@ class Calls:
         self._budget = budget
         self._spend = spend
         self._emptied = emptied
+        self._now_s = asyncio.get_running_loop().time
         self._open: dict[int, Stream] = {}
         self._resets: dict[int, None] = {}
         self._received_bytes = 0  # since the last WINDOW_UPDATE of the connection
@@ -134,6 +138,10 @@ class Calls:
             now=now,
         )
         self._open[stream_id] = stream
+        stream.head_bytes = stream.held_bytes = _CALL_BYTES + head.size_bytes
+        self._budget.used += stream.held_bytes
+        if self._budget.used > self._budget.limit:
+            problem = problem or self._over_budget()
         if stream.deadline_s is not None and stream.deadline_s < self._next_deadline_s:
             self._next_deadline_s = stream.deadline_s
         if problem is not None:
@@ -188,7 +196,7 @@ class Calls:
             # The usual case: the message of a unary call, whole.
             stream.is_half_closed = True
             stream.request = payload[PREFIX_BYTES:]
-            stream.held_bytes = size
+            stream.held_bytes += size
             self._budget.used += size
             self._call_back(stream, stream.handler, stream)
             return
@@ -196,6 +204,7 @@ class Calls:
 
     def _data_in_pieces(self, stream: Stream, payload: bytes, size: int, *, is_last: bool) -> None:
         stream.received_bytes += size
+        stream.progressed_at = self._now_s()
         if not payload and not is_last:
             self._spend(1, "empty DATA frames")
         if stream.reader is None:
@@ -218,19 +227,23 @@ class Calls:
             stream.received_bytes = 0
 
     def _hold(self, stream: Stream, messages: list[bytes]) -> None:
-        """Count what a call keeps in memory: the start of a message, and the request of a unary call."""
+        """Count what a call keeps in memory: its headers, the start of a message, and the request of a unary
+        call."""
         assert stream.reader is not None
-        held = stream.reader.pending_bytes
+        held = stream.head_bytes + stream.reader.pending_bytes
         if not stream.is_client_stream:
             held += len(stream.request) + sum(map(len, messages))
         budget = self._budget
         budget.used += held - stream.held_bytes
         stream.held_bytes = held
         if budget.used > budget.limit:
-            raise CallError(
-                GrpcCode.RESOURCE_EXHAUSTED,
-                f"the requests of all connections exceed {budget.limit} bytes; try again later",
-            )
+            raise self._over_budget()
+
+    def _over_budget(self) -> CallError:
+        return CallError(
+            GrpcCode.RESOURCE_EXHAUSTED,
+            f"the requests of all connections exceed {self._budget.limit} bytes; try again later",
+        )
 
     def _deliver(self, stream: Stream, message: bytes) -> None:
         if stream.is_client_stream:
@@ -273,6 +286,10 @@ class Calls:
     def reset(self, stream: Stream, code: ErrorCode) -> None:
         """Reset a stream for a fault of the peer."""
         self._spend(1, "faults")
+        self.cancel(stream, code)
+
+    def cancel(self, stream: Stream, code: ErrorCode = ErrorCode.CANCEL) -> None:
+        """Reset a stream."""
         if self._open.pop(stream.id, None) is not None:
             self._reset_id(stream.id, code)
             self._end(stream)
@@ -306,6 +323,14 @@ class Calls:
                 stream.end_with(GrpcCode.DEADLINE_EXCEEDED, "the deadline of the call has passed")
             else:
                 self._next_deadline_s = min(self._next_deadline_s, stream.deadline_s)
+
+    def incomplete(self, before: float) -> list[Stream]:
+        """Calls whose request should be complete, and nothing of which has come since then."""
+        return [
+            stream
+            for stream in self._open.values()
+            if not stream.is_half_closed and not stream.is_client_stream and stream.progressed_at < before
+        ]
 
     def drop_all(self) -> None:
         """The connection is gone."""

@@ -410,7 +410,11 @@ class Http2Connection(asyncio.Protocol):
         self._calls.end_late(now)
         for stream in self._writer.stalled(stalled_before):
             _log.warning("ending %s of %s: it does not read the response", stream.path, self.peer)
-            self._calls.reset(stream, ErrorCode.CANCEL)
+            self._calls.cancel(stream)
+        if incomplete := self._calls.incomplete(stalled_before):
+            _log.warning("ending %d calls of %s: it does not send their requests", len(incomplete), self.peer)
+            for stream in incomplete:
+                self._calls.cancel(stream)
         if self._calls:
             self._last_call = now
             self._watch_peer(now)

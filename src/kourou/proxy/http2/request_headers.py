@@ -50,6 +50,8 @@ class RequestHead(NamedTuple):
     metadata: dict[str, str]
     timeout_s: float | None
     encoding: str
+    size_bytes: int
+    """As header lists count it."""
 
 
 def read_request_head(fields: list[Field], max_list_bytes: int) -> RequestHead:
@@ -89,6 +91,7 @@ def read_request_head(fields: list[Field], max_list_bytes: int) -> RequestHead:
         metadata,
         None if timeout is None else read_timeout_s(timeout),
         encoding,
+        size,
     )
 
 

@@ -146,13 +146,13 @@ class GrpcServer:
         self._sweep_timer = self._loop.call_later(_DEADLINES_S, self._sweep_now)
 
     def _sweep_now(self) -> None:
+        self._sweep_later()
         now = self._loop.time()
         for connection in list(self.connections):
             connection.end_late_calls(now)
         if now - self._swept_at >= _SWEEP_S:
             self._swept_at = now
             self.sweep(now)
-        self._sweep_later()
 
     def sweep(self, now: float) -> None:
         """End calls and connections that have waited too long; `now` is on the loop's clock."""

@@ -22,7 +22,7 @@ class GrpcServerConfig:
     tls: ServerTlsConfig = field(default_factory=ServerTlsConfig)
     # grpcMaxInboundMessageSize. A larger message ends its call with RESOURCE_EXHAUSTED.
     max_message_bytes: int = 130 * _MIB
-    # Requests that are incomplete or not answered, over all connections. The call that exceeds it ends with
+    # Open calls and their requests, over all connections. The call that exceeds it ends with
     # RESOURCE_EXHAUSTED.
     max_inbound_bytes: int = 512 * _MIB
     # Responses that the peer has not taken, per connection. Exceeding it closes the connection: room for
@@ -41,7 +41,8 @@ class GrpcServerConfig:
     idle_timeout_ms: int = 120_000
     # The preface must be complete by then.
     preface_timeout_ms: int = 10_000
-    # A call whose response makes no progress for this time is ended; so is a connection that takes nothing.
+    # A call whose request or response makes no progress for this time is ended; so is a connection that takes
+    # nothing.
     stall_timeout_ms: int = 60_000
     # Without a byte from a peer with open calls for this time, it is asked for a sign of life (PING) ...
     ping_after_ms: int = 60_000

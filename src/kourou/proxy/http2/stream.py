@@ -31,6 +31,7 @@ class Stream(Call):
         "handler",
         "has_request",
         "has_response",
+        "head_bytes",
         "held_bytes",
         "id",
         "is_client_stream",
@@ -73,6 +74,7 @@ class Stream(Call):
         self.reader: MessageReader | None = None
         self.received_bytes = 0  # since the last WINDOW_UPDATE of this stream
         self.held_bytes = 0  # counted in the server's inbound budget
+        self.head_bytes = 0  # the part of it that is the headers and the call itself
         self._writer = writer
         self.send_window = writer.initial_window
         self.has_response = False

@@ -422,3 +422,30 @@ async def test_a_connection_without_calls_is_closed_when_idle() -> None:
     assert peer.goaway() == (ErrorCode.NO_ERROR, "idle")
     await asyncio.sleep(0)
     assert peer.transport.is_closed
+
+
+async def test_calls_that_never_send_their_requests_have_a_budget_and_an_end() -> None:
+    begun: list[Call] = []
+    config = GrpcServerConfig(max_inbound_bytes=100_000, stall_timeout_ms=1_000)
+    peer = Peer({UNARY: begun.append, CLIENT_STREAM: hold}, config)
+    filler = {f"x-{number}": "y" * 100 for number in range(40)}
+    for stream_id in range(1, 201, 2):
+        peer.send(headers(stream_id, block(extra=filler)))
+    assert 0 < peer.connection.calls < 20 and peer.budget.used <= 100_000
+    assert peer.status(199)[0] == GrpcCode.RESOURCE_EXHAUSTED
+    peer.connection.sweep(asyncio.get_running_loop().time() + 2)
+    peer.send(headers(203, block(CLIENT_STREAM)))
+    assert peer.connection.calls == 1 and begun == []
+    peer.send(call(301))
+    begun[0].reply(b"")
+    assert peer.responses()[301][-1] == OK
+
+
+async def test_stalled_calls_end_whatever_else_their_peer_has_sent() -> None:
+    config = GrpcServerConfig(control_burst=10, control_per_s=1, stall_timeout_ms=1_000)
+    peer = Peer({UNARY: echo}, config, settings={int(Setting.INITIAL_WINDOW_SIZE): 0})
+    for stream_id in range(1, 41, 2):
+        peer.send(call(stream_id))
+    assert peer.connection.calls == 20
+    peer.connection.sweep(asyncio.get_running_loop().time() + 2)
+    assert peer.connection.calls == 0 and not peer.transport.is_closed
