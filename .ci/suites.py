@@ -177,7 +177,6 @@ def ci_tasks() -> list[Task]:
         interop("name server", "test_namesrv*.py", expected_s=80),
         interop("store, SQL", "test_store.py", "test_sql_oracle.py", expected_s=80),
         interop("access", "test_access_*.py", expected_s=110),
-        interop("gRPC", "test_grpc_*.py", cores=_WAITS, expected_s=200),
         interop("gRPC", "test_grpc_*.py", expected_s=180),
         interop("metrics", "test_metrics.py", expected_s=60),
         interop("console", "test_console.py", env=_INTEGRATIONS, after=_AFTER_EXTRAS, expected_s=60),
