@@ -18,10 +18,12 @@ from kourou.proxy.clients.proxy_client import ProxyClient
 from kourou.proxy.clients.registry import CLIENT_ID, ClientRegistry
 from kourou.proxy.http2.call import Call, GrpcCode, Handler
 from kourou.proxy.links.broker_link import BrokerLink
+from kourou.proxy.messages.statuses import StatusError
 from kourou.proxy.service.handlers import HandlerMaker, path_of
 from kourou.proxy.wire.rocketmq_v2 import (
     METHODS,
     ClientType,
+    Code,
     FilterExpression,
     FilterType,
     Publishing,
@@ -258,13 +260,16 @@ class RecordedLinks:
 
 
 class OpenAccess:
-    """Access for all: `account` is the one of every call."""
+    """Access for all: `account` is the one of every call, until logins are `refused`."""
 
     def __init__(self) -> None:
         self.account: Account | None = None
+        self.refused = False
         self.checked: list[Needs] = []
 
     def login(self, call: Call) -> Account | None:
+        if self.refused:
+            raise StatusError(Code.UNAUTHORIZED, "unknown user")
         return self.account
 
     def check(self, call: Call, needs: Needs) -> None:

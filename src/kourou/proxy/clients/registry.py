@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kourou.access.model import Account
 from kourou.proxy.access.grpc_login import ProxyAccess
 from kourou.proxy.clients.proxy_client import ClientKey, ProxyClient
-from kourou.proxy.http2.call import Call
+from kourou.proxy.http2.call import Call, GrpcCode
 from kourou.proxy.links.broker_link import BrokerLink, Brokers
 from kourou.proxy.messages.statuses import StatusError
 from kourou.proxy.wire.rocketmq_v2 import Code
 from kourou.transport.request import Request
 from kourou.transport.tasks import TaskOwner
+
+if TYPE_CHECKING:
+    from kourou.proxy.clients.telemetry_stream import TelemetryStream
 
 _log = logging.getLogger(__name__)
 
@@ -87,11 +90,21 @@ class ClientRegistry:
         if client is None:
             client = self._join(key, account, peer)
         elif client.account is not account and client.account != account:
-            # Its secret key was changed: brokers refuse what is signed with the old one.
-            self._tasks.start(client.links.close(), f"close old links of {client_id}")
-            self._set_links(client, account)
+            self._change_account(client, account)
         client.last_call_s = self._loop.time()
         return client
+
+    def _change_account(self, client: ProxyClient, account: Account | None) -> None:
+        """Brokers refuse what is signed with an old secret key."""
+        old = client.account
+        self._tasks.start(client.links.close(), f"close old links of {client.client_id}")
+        self._set_links(client, account)
+        if old is not None and account is not None and old.secret_key != account.secret_key:
+            # Their next settings would count as a wrong login.
+            for stream in list(client.streams):
+                stream.fail(
+                    GrpcCode.UNAVAILABLE, "the secret key has changed; open a stream with the new one"
+                )
 
     def leave(self, client: ProxyClient, reason: str) -> None:
         """Drop a client. Its links are closed once its last requests are answered."""
@@ -117,8 +130,19 @@ class ClientRegistry:
     def scan(self, now_s: float) -> None:
         """Drop the clients that have not been heard of for too long."""
         for client in self:
-            if not client.streams and now_s - client.last_call_s > self._expiry_s:
-                self.leave(client, f"not heard of for {self._expiry_s:.0f} s")
+            if now_s - client.last_call_s > self._expiry_s:
+                self._end_refused(client.streams)
+                client.last_call_s = now_s
+                if not client.streams:
+                    self.leave(client, f"not heard of for {self._expiry_s:.0f} s")
+
+    def _end_refused(self, streams: Iterable[TelemetryStream]) -> None:
+        """End the streams of accounts that may not call any more: their other calls are refused."""
+        for stream in list(streams):
+            try:
+                self._access.login(stream.call)
+            except StatusError as error:
+                stream.fail(GrpcCode.UNAUTHENTICATED, error.words)
 
     async def stop(self) -> None:
         """Make the last requests of all clients, then close their links."""

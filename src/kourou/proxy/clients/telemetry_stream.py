@@ -40,6 +40,13 @@ class TelemetryStream:
         """The latest settings, until they are being answered."""
         self.is_answering = False
 
+    def move_to(self, client: ProxyClient) -> None:
+        """Whose stream it is; another client's only if access control has been switched on or off."""
+        if client is not self.client:
+            if self in self.client.streams:
+                self.client.streams.remove(self)
+            self.client = client
+
     def send(self, command: TelemetryCommand) -> None:
         """Send a command that has no answer."""
         call = self.call

@@ -115,7 +115,8 @@ class Telemetry:
         settings = read_settings(sent)
         self._access.check(stream.call, settings.needs)
         # Anew: a client that was away for long, or has terminated, comes back by its settings.
-        stream.client = client = self._clients.of(stream.call)
+        client = self._clients.of(stream.call)
+        stream.move_to(client)
         client.settings = settings
         if stream not in client.streams:
             client.streams.append(stream)

@@ -10,6 +10,7 @@ from kourou.access.model import Account
 from kourou.proxy.clients.proxy_client import ProxyClient
 from kourou.proxy.clients.registry import ClientRegistry
 from kourou.proxy.clients.telemetry_stream import TelemetryStream
+from kourou.proxy.http2.call import GrpcCode
 from kourou.proxy.messages.statuses import StatusError
 from kourou.proxy.wire.rocketmq_v2 import Code
 from tests.unit.proxy.recorded import ProxyKit, RecordedCall, settle
@@ -100,6 +101,32 @@ async def test_a_new_secret_key_means_new_links(kit: ProxyKit) -> None:
     assert kit.clients.of(call()) is client
     await settle()
     assert (kit.brokers.accounts, kit.brokers.closed) == ([old, new], ["c1"])
+
+
+async def test_streams_end_with_the_secret_key_that_opened_them(kit: ProxyKit) -> None:
+    kit.access.account = Account(name="alice", secret_key="old")
+    client = kit.clients.of(call())
+    stream = RecordedCall("Telemetry")
+    client.streams.append(TelemetryStream(stream, client))
+    kit.access.account = Account(name="alice", secret_key="old", is_admin=True)
+    kit.clients.of(call())
+    assert not stream.is_over
+    kit.access.account = Account(name="alice", secret_key="new")
+    kit.clients.of(call())
+    assert (stream.status, client.streams) == (GrpcCode.UNAVAILABLE, [])
+
+
+async def test_streams_of_a_deleted_account_end(kit: ProxyKit) -> None:
+    client = kit.clients.of(call())
+    stream = RecordedCall("Telemetry")
+    client.streams.append(TelemetryStream(stream, client))
+    kit.clients.scan(client.last_call_s + 121)
+    assert not stream.is_over
+    kit.access.refused = True
+    kit.clients.scan(client.last_call_s + 100)
+    assert not stream.is_over
+    kit.clients.scan(client.last_call_s + 121)
+    assert (stream.status, len(kit.clients)) == (GrpcCode.UNAUTHENTICATED, 0)
 
 
 async def test_more_clients_than_the_limit_are_refused(kit: ProxyKit) -> None:

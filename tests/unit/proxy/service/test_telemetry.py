@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kourou.access.model import Account
 from kourou.errors import ConnectionLostError
 from kourou.protocol.bodies import HeartbeatData, SubscriptionGroupConfig, decode_body
 from kourou.protocol.codes import RequestCode
@@ -188,3 +189,11 @@ async def test_the_end_of_a_stream_is_answered_with_ok(streams: Streams) -> None
     assert call.on_half_close is not None
     call.on_half_close()
     assert (call.status, streams.kit.client().streams) == (GrpcCode.OK, [])
+
+
+async def test_a_stream_belongs_to_one_client_when_access_control_is_switched_on(streams: Streams) -> None:
+    stream = await streams.open(producer_settings())
+    before = streams.kit.client()
+    streams.kit.access.account = Account(name="alice", secret_key="s")
+    await streams.send(stream, TelemetryCommand(settings=producer_settings()))
+    assert before.streams == [] and [each.call for each in streams.kit.client().streams] == [stream]
