@@ -65,7 +65,7 @@ class RecordedCall(Call):
             request if isinstance(request, bytes) else b"" if request is None else request.SerializeToString()
         )
         self.is_over = False
-        self.on_message = self.on_half_close = self.on_end = None
+        self.on_message = self.on_half_close = self.on_end = self.on_unsent = None
         self.sent: list[bytes] = []
         self.status: GrpcCode | None = None
         self.text = ""

@@ -48,6 +48,7 @@ class Call(ABC):
         "on_end",
         "on_half_close",
         "on_message",
+        "on_unsent",
         "path",
         "peer",
         "request",
@@ -75,6 +76,8 @@ class Call(ABC):
     """Called when the client stream is complete. The call stays open until `finish` or `fail`."""
     on_end: Callable[[], None] | None
     """Called when the call ends without the handler's doing: cancelled, connection lost, deadline."""
+    on_unsent: Callable[[], None] | None
+    """Called after `finish` if messages of the call can no longer be sent: the client has not got them."""
 
     @property
     @abstractmethod

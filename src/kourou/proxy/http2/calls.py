@@ -349,6 +349,7 @@ class Calls:
         stream.held_bytes = 0
         if stream.queue:
             self._writer.forget(stream)
+            stream.report_unsent()
 
     def _reset_id(self, stream_id: int, code: ErrorCode) -> None:
         self._writer.write(frames.encode_reset(stream_id, code))

@@ -194,6 +194,7 @@ class ResponseWriter:
         else:
             block = self._headers.take_trailers()
         stream.has_response = True
+        stream.on_unsent = None
         self._write_headers(stream.id, block, _LAST)
         self._done(stream)
 

@@ -68,6 +68,7 @@ class Stream(Call):
         self.on_message = None
         self.on_half_close = None
         self.on_end = None
+        self.on_unsent = None
         self.handler = handler
         self.is_client_stream = is_client_stream
         self.is_half_closed = False
@@ -119,6 +120,11 @@ class Stream(Call):
         on_end = self.on_end
         self._writer.fail(self, code, text, *fields)
         self._report(on_end)
+
+    def report_unsent(self) -> None:
+        """What waited to be sent is dropped."""
+        on_unsent, self.on_unsent = self.on_unsent, None
+        self._report(on_unsent)
 
     def _report(self, on_end: Callable[[], None] | None) -> None:
         if on_end is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from kourou.client.pop.popped import PoppedHandles
@@ -265,11 +266,14 @@ class _Receive:
             raise StatusError(Code.MESSAGE_NOT_FOUND, "no message matches the filter")
         if self._auto_renew:
             self._hold(delivered)
-        self._write(call, chosen)
+        self._write(call, chosen, delivered)
 
-    def _write(self, call: Call, chosen: list[bytes]) -> None:
+    def _write(
+        self, call: Call, chosen: list[bytes], delivered: list[tuple[str, ReceiptHandle, int]]
+    ) -> None:
         now_ns = self._service.wall_ns()
         timestamp = Timestamp(seconds=now_ns // 1_000_000_000, nanos=now_ns % 1_000_000_000)
+        call.on_unsent = partial(self._not_taken, delivered)
         call.send(_OK)
         for message in chosen:
             call.send(message)
@@ -281,6 +285,17 @@ class _Receive:
         for text, handle, reconsume_times in delivered:
             key = self._rules.group, self._topic, text
             held.add(self._client, key, handle, reconsume_times=reconsume_times, received_s=now_s)
+
+    def _not_taken(self, delivered: list[tuple[str, ReceiptHandle, int]]) -> None:
+        """The client has given up before it had read the response. Otherwise the proxy would extend the time
+        of messages that the client does not have."""
+        all_held, handles = self._service.held, []
+        for text, handle, _ in delivered:
+            held = all_held.find(self._client, (self._rules.group, self._topic, text))
+            if held is not None:
+                all_held.remove(held)
+            handles.append(handle if held is None else held.handle)
+        self._give_back(handles)
 
     def _give_back(self, handles: list[ReceiptHandle]) -> None:
         for handle in handles:

@@ -204,6 +204,27 @@ async def test_ends_without_the_handlers_doing() -> None:
     assert peer.budget.used == 0 and not peer.open
 
 
+@pytest.mark.parametrize("end", ["reset", "lost", "sent"])
+async def test_a_handler_hears_of_messages_that_cannot_be_sent(end: str) -> None:
+    unsent: list[str] = []
+
+    def answer(call: Call) -> None:
+        call.on_unsent = lambda: unsent.append(call.path)
+        call.send(bytes(100_000))
+        call.finish()
+
+    peer = Peer({UNARY: answer})
+    peer.send(call(1))
+    if end == "reset":
+        peer.send(frames.encode_reset(1, ErrorCode.CANCEL))
+    elif end == "sent":
+        peer.send(frames.encode_window_update(1, 100_000), frames.encode_window_update(0, 100_000))
+        assert peer.responses()[1][-1] == OK
+    peer.lose()
+    assert unsent == ([] if end == "sent" else [UNARY])
+    assert (peer.unsent.used, peer.budget.used) == (0, 0)
+
+
 async def test_an_end_that_raises_does_not_cost_other_calls_theirs() -> None:
     ended: list[str] = []
 

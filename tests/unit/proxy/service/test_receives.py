@@ -317,6 +317,22 @@ async def test_messages_for_a_client_that_is_gone_are_given_back(receiver: Recei
     assert (call.sent, len(receiver.held)) == ([], 0)
 
 
+@pytest.mark.parametrize("auto_renew", [True, False])
+async def test_messages_that_a_client_has_not_read_are_given_back(
+    receiver: Receiver, auto_renew: bool
+) -> None:
+    receiver.kit.brokers.answers[POP] = lambda _: pop_answer(7, 9)
+    call = receiver.call(auto_renew=auto_renew, invisible_duration=Duration(seconds=20))
+    assert call.on_unsent is not None
+    call.on_unsent()
+    given_back = receiver.kit.brokers.requests(CHANGE)
+    assert [(each.fields["offset"], each.fields["invisibleTime"]) for each in given_back] == [
+        ("7", "1000"),
+        ("9", "1000"),
+    ]
+    assert len(receiver.held) == 0
+
+
 async def test_only_push_consumers_have_their_messages_extended(receiver: Receiver) -> None:
     receiver.kit.brokers.answers[POP] = lambda _: pop_answer(7, 9)
     receiver.call(auto_renew=False, invisible_duration=Duration(seconds=20))
