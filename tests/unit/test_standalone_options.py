@@ -10,7 +10,9 @@ import pytest
 
 from kourou.cli.proxy import check_installed
 from kourou.errors import ConfigError
-from kourou.standalone.grpc import check_grpc
+from kourou.protocol.signature import SigningKeys
+from kourou.standalone.accounts import StandaloneAccounts
+from kourou.standalone.grpc import check_grpc, proxy_settings
 from kourou.standalone.options import Replica, StandaloneOptions, broker_config, namesrv_config
 from kourou.standalone.supervisor import RestartPauses
 
@@ -197,3 +199,15 @@ def test_grpc_without_its_packages_says_what_to_install(monkeypatch: pytest.Monk
         check_grpc()
     with pytest.raises(ConfigError, match=r"a proxy needs the extra `grpc`: pip install 'kourou\[grpc\]'"):
         check_installed()
+
+
+@pytest.mark.parametrize("has_broker", [True, False])
+def test_a_proxy_without_a_broker_in_its_process_checks_calls_itself(
+    tmp_path: Path, has_broker: bool
+) -> None:
+    keys = SigningKeys("inner", "s")
+    accounts = StandaloneAccounts(SigningKeys("admin", "s"), keys, tmp_path)
+    settings = proxy_settings(options(tmp_path, accounts=accounts), "127.0.0.1:9876", has_broker=has_broker)
+    assert (settings.own_keys, settings.follows_users) == (keys, not has_broker)
+    assert settings.access.lockout is not None
+    assert not proxy_settings(options(tmp_path), "127.0.0.1:9876", has_broker=False).follows_users

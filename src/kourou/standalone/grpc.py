@@ -15,6 +15,7 @@ from kourou.standalone.options import StandaloneOptions
 if TYPE_CHECKING:
     from kourou.broker.controller import BrokerController
     from kourou.proxy.assembly import Proxy
+    from kourou.proxy.settings import ProxySettings
 
 GRPC_OPTIONS: Final = {"grpcServerPort": "--grpc-port", "bindAddress": "--host"}
 """Key to option, of the gRPC port."""
@@ -29,6 +30,24 @@ def check_grpc() -> None:
         raise ConfigError(_MISSING) from error
 
 
+def proxy_settings(options: StandaloneOptions, namesrv_addr: str, *, has_broker: bool) -> ProxySettings:
+    """What the proxy is started with; `has_broker`: there is a broker in its process, which checks calls."""
+    from kourou.access.from_config import lockout_of
+    from kourou.config.access_settings import LockoutSettings
+    from kourou.proxy.http2.settings import GrpcServerConfig
+    from kourou.proxy.settings import SELF_MADE_TLS, AccessSettings, ProxySettings
+
+    return ProxySettings(
+        grpc=GrpcServerConfig(host=options.host, port=options.grpc_port or 0, tls=SELF_MADE_TLS),
+        namesrv=namesrv_addr,
+        own_keys=None if options.accounts is None else options.accounts.inner,
+        follows_users=options.accounts is not None and not has_broker,
+        # As the brokers by default.
+        access=AccessSettings(lockout=lockout_of(LockoutSettings())),
+        has_metrics=options.is_measured,
+    )
+
+
 async def start_grpc(
     options: StandaloneOptions, namesrv_addr: str, broker: BrokerController | None
 ) -> Proxy | None:
@@ -37,19 +56,8 @@ async def start_grpc(
         return None
     check_grpc()
     from kourou.proxy.assembly import Proxy
-    from kourou.proxy.http2.settings import GrpcServerConfig
-    from kourou.proxy.settings import SELF_MADE_TLS, ProxySettings
 
-    proxy = Proxy(
-        ProxySettings(
-            grpc=GrpcServerConfig(host=options.host, port=options.grpc_port, tls=SELF_MADE_TLS),
-            namesrv=namesrv_addr,
-            own_keys=None if options.accounts is None else options.accounts.inner,
-            follows_users=options.accounts is not None and broker is None,
-            has_metrics=options.is_measured,
-        ),
-        broker=broker,
-    )
+    proxy = Proxy(proxy_settings(options, namesrv_addr, has_broker=broker is not None), broker=broker)
     with naming_options(GRPC_OPTIONS, GRPC_OPTIONS):
         await proxy.start()
     return proxy

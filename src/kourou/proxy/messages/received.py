@@ -19,6 +19,7 @@ from kourou.proxy.messages.message_types import LITE_TOPIC_PROPERTY, SYSTEM_PROP
 from kourou.proxy.messages.times import MAX_TIME_MS, set_timestamp
 from kourou.proxy.wire.rocketmq_v2 import DigestType, Encoding, Message, SystemProperties
 
+_MAX_INT: Final = 2**31 - 1
 _NOT_SHOWN: Final = SYSTEM_PROPERTIES | {ATOMIC_PROPERTY, SEQUENCE_PROPERTY}
 _KEYS: Final = MessageConst.PROPERTY_KEYS
 _TAGS: Final = MessageConst.PROPERTY_TAGS
@@ -55,7 +56,7 @@ def fill_message(target: Message, stored: MessageExt, receipt_handle: str = "") 
     system.store_host = stored.store_host
     system.queue_id = stored.queue_id
     system.queue_offset = stored.queue_offset
-    system.delivery_attempt = stored.reconsume_times + 1
+    system.delivery_attempt = min(stored.reconsume_times + 1, _MAX_INT)
     if receipt_handle:
         system.receipt_handle = receipt_handle
     if group := properties.get(_SHARDING_KEY):

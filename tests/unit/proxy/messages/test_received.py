@@ -101,6 +101,11 @@ def test_a_message_of_a_remoting_producer() -> None:
     assert not system.HasField("delivery_timestamp")
 
 
+def test_the_attempts_of_a_message_stay_within_the_wire_type() -> None:
+    message = received(stored(reconsume_times=2**31 - 1))
+    assert message.system_properties.delivery_attempt == 2**31 - 1
+
+
 def test_a_message_without_anything() -> None:
     system = received(stored()).system_properties
     assert system.message_id == stored().offset_msg_id
