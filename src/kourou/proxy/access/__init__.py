@@ -1,4 +1,4 @@
-"""Who calls a proxy, and the rights of calls that no request to a broker stands behind.
+"""The accounts of calls, and the rights of those calls that no request to a broker stands behind.
 
 credentials.py         what the metadata of a call say of its account
 grpc_login.py          ProxyAccess: the account of a call, and what it may

@@ -2,7 +2,8 @@
 
 A client is there from its first call on. It is gone when it says so (NotifyClientTermination), or when it has
 no Telemetry stream and has not called for `expiry_s`; then its links are closed, and with them what brokers
-know of it.
+know of it. A stream ends when the account that opened it is gone or has another secret key: the client opens
+one anew.
 """
 
 from __future__ import annotations

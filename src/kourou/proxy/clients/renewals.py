@@ -1,4 +1,7 @@
-"""Renewals: extends the time of messages that clients hold, and gives it back when clients are gone."""
+"""Renewals: extends the time of messages that clients hold, and gives messages back.
+
+All of a client when it is gone; when the proxy stops, those whose handles only this proxy can translate.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ _EXTENSIONS_MS: Final = tuple(minutes * 60_000 for minutes in (1, 3, 5, 10, 30, 
 _MAX_HOLD_S: Final = 3 * 3600.0
 """A message is given back after so long: its consumer hangs. 3 h as in Apache's proxy."""
 GIVE_BACK_MS: Final = 1_000
-"""When a message that nobody has got any more is delivered again."""
+"""When a message that no client holds any more is delivered again."""
 _AT_ONCE: Final = 100
 """Messages of one client that are given back at a time."""
 

@@ -3,7 +3,7 @@
 Each gRPC client has links of its own: the broker sees its address, registers it by heartbeats over them, and
 its requests to that client come back over them. Requests over a link are signed with the keys of the
 client's account, and decided by the gate of the broker.
-Not here: how a link connects (links.py), which brokers there are (cluster.py).
+Not here: how a link connects (client_links.py), which brokers there are (cluster.py).
 """
 
 from __future__ import annotations

@@ -1,8 +1,13 @@
-"""MessageLimits: what a message may be, under the names of Apache's `rmq-proxy.json`."""
+"""Limits of messages: what a message may be, under the names of Apache's `rmq-proxy.json`, and how long a
+client may have it for itself."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+MAX_INVISIBLE_MS: Final = 12 * 3_600_000
+"""The longest time for which a client may have a message for itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,7 @@ from kourou.proxy.clients.handle_requests import (
 from kourou.proxy.clients.held_messages import HeldKey, HeldMessage, HeldMessages
 from kourou.proxy.clients.proxy_client import ProxyClient
 from kourou.proxy.http2.call import Handler
+from kourou.proxy.messages.limits import MAX_INVISIBLE_MS
 from kourou.proxy.messages.names import group_name, topic_name
 from kourou.proxy.messages.statuses import StatusError, make_status, status_of
 from kourou.proxy.messages.times import duration_ms
@@ -49,7 +50,6 @@ from kourou.proxy.wire.rocketmq_v2 import (
 
 MAX_ENTRIES: Final = 4_096
 """Acks in one request; clients send one, or as many as they have received at once."""
-_MAX_INVISIBLE_MS: Final = 12 * 3_600_000
 _OK: Final = make_status(Code.OK)
 
 
@@ -163,10 +163,10 @@ class Acks:
     ) -> None:
         group, topic = group_name(request.group), topic_name(request.topic)
         invisible_ms = duration_ms(request.invisible_duration)
-        if not 0 <= invisible_ms <= _MAX_INVISIBLE_MS:
+        if not 0 <= invisible_ms <= MAX_INVISIBLE_MS:
             raise StatusError(
                 Code.ILLEGAL_INVISIBLE_TIME,
-                f"invisible_duration is {invisible_ms} ms; it must be from 0 to {_MAX_INVISIBLE_MS} ms",
+                f"invisible_duration is {invisible_ms} ms; it must be from 0 to {MAX_INVISIBLE_MS} ms",
             )
         phy_offset = read_handle(request.receipt_handle).phy_offset
         suspend = request.suspend if request.HasField("suspend") else None

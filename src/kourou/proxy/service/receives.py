@@ -31,6 +31,7 @@ from kourou.proxy.clients.held_messages import HeldMessages
 from kourou.proxy.clients.proxy_client import ProxyClient
 from kourou.proxy.http2.call import Call, Handler
 from kourou.proxy.links.broker_link import Brokers
+from kourou.proxy.messages.limits import MAX_INVISIBLE_MS
 from kourou.proxy.messages.names import group_name, topic_name
 from kourou.proxy.messages.received import fill_message
 from kourou.proxy.messages.statuses import StatusError, make_status
@@ -48,7 +49,6 @@ from kourou.transport.tasks import TaskOwner
 AUTO_RENEW_MS: Final = 60_000
 """The first invisible time of messages whose time the proxy extends."""
 _MIN_INVISIBLE_MS: Final = 10_000
-_MAX_INVISIBLE_MS: Final = 12 * 3_600_000
 _MAX_BATCH: Final = 32
 _ANY_QUEUE: Final = -1
 _FROM_NEWEST: Final = 1
@@ -133,11 +133,11 @@ class Receives:
         if request.auto_renew:
             return AUTO_RENEW_MS
         invisible_ms = duration_ms(request.invisible_duration)
-        if not _MIN_INVISIBLE_MS <= invisible_ms <= _MAX_INVISIBLE_MS:
+        if not _MIN_INVISIBLE_MS <= invisible_ms <= MAX_INVISIBLE_MS:
             raise StatusError(
                 Code.ILLEGAL_INVISIBLE_TIME,
                 f"invisible_duration is {invisible_ms} ms; it must be from {_MIN_INVISIBLE_MS} ms to "
-                f"{_MAX_INVISIBLE_MS} ms",
+                f"{MAX_INVISIBLE_MS} ms",
             )
         return invisible_ms
 
