@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kourou.cli.proxy import check_installed
+from kourou.config import BrokerConfig
 from kourou.errors import ConfigError
 from kourou.protocol.signature import SigningKeys
 from kourou.standalone.accounts import StandaloneAccounts
@@ -207,7 +208,11 @@ def test_a_proxy_without_a_broker_in_its_process_checks_calls_itself(
 ) -> None:
     keys = SigningKeys("inner", "s")
     accounts = StandaloneAccounts(SigningKeys("admin", "s"), keys, tmp_path)
-    settings = proxy_settings(options(tmp_path, accounts=accounts), "127.0.0.1:9876", has_broker=has_broker)
+    settings = proxy_settings(
+        options(tmp_path, accounts=accounts), "127.0.0.1:9876", [BrokerConfig()], has_broker=has_broker
+    )
     assert (settings.own_keys, settings.follows_users) == (keys, not has_broker)
     assert settings.access.lockout is not None
-    assert not proxy_settings(options(tmp_path), "127.0.0.1:9876", has_broker=False).follows_users
+    assert not proxy_settings(
+        options(tmp_path), "127.0.0.1:9876", [BrokerConfig()], has_broker=False
+    ).follows_users

@@ -153,10 +153,17 @@ class _BrokerWithProxy:
             return
         from kourou.broker.controller import BrokerController
         from kourou.cli.proxy import ConfiguredProxy
+        from kourou.transport.from_config import server_settings
 
         # The broker of a fail-over set is another object after each change of its role: by TCP.
         near = self.broker if isinstance(self.broker, BrokerController) else None
-        proxy = ConfiguredProxy(self._config, broker=near, namesrv_addr=self.broker.config.namesrv_addr)
+        config = self.broker.config
+        proxy = ConfiguredProxy(
+            self._config,
+            broker=near,
+            namesrv_addr=config.namesrv_addr,
+            broker_tls=server_settings(config).tls,
+        )
         try:
             await proxy.start()
         except BaseException:

@@ -31,6 +31,7 @@ from kourou.logs import LogConfig, logging_to
 if TYPE_CHECKING:
     from kourou.proxy.assembly import HostBroker, Proxy
     from kourou.transport.http_server import HttpServer
+    from kourou.transport.settings import ServerTlsConfig
 
 COMPONENT: Final = "proxy"
 DEFAULT_PORT: Final = 8081
@@ -96,16 +97,26 @@ def _serve(config: ProxyConfig, log: LogConfig) -> None:
 
 class ConfiguredProxy:
     """A proxy by its configuration, with its health checks and metrics. `broker` runs in the same process;
-    `namesrv_addr` counts if the configuration has none."""
+    `namesrv_addr` and `broker_tls` count where the configuration has none."""
 
     def __init__(
-        self, config: ProxyConfig, *, broker: HostBroker | None = None, namesrv_addr: str | None = None
+        self,
+        config: ProxyConfig,
+        *,
+        broker: HostBroker | None = None,
+        namesrv_addr: str | None = None,
+        broker_tls: ServerTlsConfig | None = None,
     ) -> None:
         from kourou.proxy.assembly import Proxy
-        from kourou.proxy.from_config import proxy_settings
+        from kourou.proxy.from_config import TLS_KEYS, proxy_settings
 
         self._config = config
-        self._proxy: Proxy = Proxy(proxy_settings(config, namesrv_addr), broker=broker)
+        # Messages name the keys that were read.
+        uses_broker_files = (
+            config.tls_cert_path is None and broker_tls is not None and broker_tls.cert_path is not None
+        )
+        self._tls_keys = {} if uses_broker_files else TLS_KEYS
+        self._proxy: Proxy = Proxy(proxy_settings(config, namesrv_addr, broker_tls), broker=broker)
         self._http: HttpServer | None = None
 
     @property
@@ -121,19 +132,15 @@ class ConfiguredProxy:
     @property
     def tls_words(self) -> str:
         """How clients may connect."""
-        if self._config.tls_cert_path is not None:
-            return "plaintext and TLS"
-        if self._config.tls_test_mode_enable:
-            return "plaintext and TLS; the certificate is self-made, clients cannot verify it"
-        return "plaintext only"
+        return self._proxy.tls_words
 
     async def start(self) -> None:
         """Start the listener of health checks, then the proxy."""
-        from kourou.proxy.from_config import TLS_KEYS, start_proxy_http
+        from kourou.proxy.from_config import start_proxy_http
 
         self._http = await start_proxy_http(self._config, self._proxy)
         try:
-            with naming_options(TLS_KEYS, TLS_KEYS):
+            with naming_options(self._tls_keys, self._tls_keys):
                 await self._proxy.start()
         except BaseException:
             await self.stop(0)

@@ -104,7 +104,7 @@ def _serve(options: StandaloneOptions, log: LogConfig, console: ConsoleSettings 
         show_notes(servers.notes)
         lines = [
             ready_line(servers, options),
-            *grpc_lines(servers.grpc_address),
+            *grpc_lines(servers.grpc_address, servers.grpc_tls_words),
             *account_lines(options),
             *server.console_lines,
             log_place(log),
@@ -211,11 +211,11 @@ def account_lines(options: StandaloneOptions) -> list[str]:
     ]
 
 
-def grpc_lines(address: str | None) -> list[str]:
-    """A line with the address of clients of RocketMQ 5, and what they get as TLS."""
+def grpc_lines(address: str | None, tls_words: str) -> list[str]:
+    """A line with the address of clients of RocketMQ 5, and how they may connect."""
     if address is None:
         return []
-    return [f"gRPC: {address}, plaintext and TLS; the certificate is self-made, clients cannot verify it"]
+    return [f"gRPC: {address}, {tls_words}"]
 
 
 def ready_line(server: Standalone | Supervisor, options: StandaloneOptions) -> str:

@@ -34,7 +34,7 @@ class ProxyConfig(LockoutSettings, InnerCredentialsSettings, OutgoingTlsSettings
         "grpcServerPort",
         INT,
         8081,
-        "The port, on which clients expect it, for TLS and plaintext; 0 picks a free one.",
+        "The port, on which clients expect it; 0 picks a free one.",
         low=0,
         high=65_535,
         important=True,
@@ -46,20 +46,31 @@ class ProxyConfig(LockoutSettings, InnerCredentialsSettings, OutgoingTlsSettings
         "Kourou's own: the address to listen on; `0.0.0.0` is all of the machine's.",
         important=True,
     )
+    tls_server_mode: str | None = _port(
+        "tls.server.mode",
+        ENUM,
+        None,
+        "Kourou's own for a proxy: `permissive`: TLS and plaintext on one port; `enforcing`: TLS only; "
+        "`disabled`: plaintext only. If not set, the mode of the broker in the same process, else "
+        "`permissive`.",
+        choices=("disabled", "permissive", "enforcing"),
+        shown=False,
+    )
     # Half of RocketMQ's clients use TLS by default, and verify no certificate.
     tls_test_mode_enable: bool = _port(
         "tlsTestModeEnable",
         BOOL,
         True,
         "Without `tlsCertPath`: serve TLS with a self-made certificate, which clients cannot verify. "
-        "With false and no certificate: plaintext only.",
+        "With false and no certificate: plaintext only; a start with `tls.server.mode=enforcing` fails.",
     )
     # Apache's default is a file in its home folder, which is not read as long as tlsTestModeEnable is set.
     tls_cert_path: str | None = _port(
         "tlsCertPath",
         STRING,
         None,
-        "The certificate, PEM, followed while the proxy runs; it takes precedence over `tlsTestModeEnable`.",
+        "The certificate, PEM, followed while the proxy runs; it takes precedence over `tlsTestModeEnable`. "
+        "If not set, `tls.server.certPath` and `tls.server.keyPath` of a broker in the same process count.",
         shown=False,
     )
     tls_key_path: str | None = _port("tlsKeyPath", STRING, None, "Its private key, PEM.", shown=False)

@@ -18,7 +18,7 @@ from kourou.proxy.http2.server import GrpcServer
 from kourou.proxy.links.cluster import Cluster, LocalBroker
 from kourou.proxy.metrics import proxy_families
 from kourou.proxy.services import STREAMS, Services
-from kourou.proxy.settings import ProxySettings
+from kourou.proxy.settings import ProxySettings, tls_words
 from kourou.transport.addresses import join_address
 from kourou.transport.cycles import Cycles
 from kourou.transport.tasks import TaskOwner, wait_first_failed
@@ -101,7 +101,7 @@ class Proxy:
         except BaseException:
             await self.stop(0)
             raise
-        _log.info("gRPC clients are served at %s", self.address)
+        _log.info("gRPC clients are served at %s, %s", self.address, self.tls_words)
 
     def _client_settings(self) -> ClientSettings:
         keys = self._settings.own_keys
@@ -162,6 +162,11 @@ class Proxy:
     def address(self) -> str:
         """`host:port` as configured; a wildcard host is kept."""
         return join_address(self._settings.grpc.host or "0.0.0.0", self.port)
+
+    @property
+    def tls_words(self) -> str:
+        """How clients may connect: by TLS, by plaintext, or both."""
+        return tls_words(self._settings.grpc.tls)
 
     async def __aenter__(self) -> Self:
         await self.start()

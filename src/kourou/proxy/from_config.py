@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +13,7 @@ from kourou.proxy.clients.client_settings import ClientPolicy
 from kourou.proxy.http2.settings import GrpcServerConfig
 from kourou.proxy.messages.limits import MessageLimits
 from kourou.proxy.settings import AccessSettings, ProxySettings
+from kourou.transport.certificate_user import CertificateUser
 from kourou.transport.from_config import outgoing_tls
 from kourou.transport.settings import ServerTlsConfig, TlsMode
 
@@ -28,13 +30,15 @@ TLS_KEYS: Final = {
 """What a proxy's keys of TLS are called in other components, and in messages about them."""
 
 
-def proxy_settings(config: ProxyConfig, namesrv_addr: str | None = None) -> ProxySettings:
-    """The settings; `namesrv_addr` counts if the configuration has none."""
+def proxy_settings(
+    config: ProxyConfig, namesrv_addr: str | None = None, broker_tls: ServerTlsConfig | None = None
+) -> ProxySettings:
+    """The settings; `namesrv_addr` counts if the configuration has none, `broker_tls` as `grpc_tls` says."""
     return ProxySettings(
         grpc=GrpcServerConfig(
             host=config.bind_address,
             port=config.grpc_server_port,
-            tls=_tls(config),
+            tls=grpc_tls(config, broker_tls),
             max_message_bytes=config.grpc_max_inbound_message_size,
             max_concurrent_calls=config.grpc_max_concurrent_calls_per_connection,
             idle_timeout_ms=config.grpc_client_idle_time_mills,
@@ -74,16 +78,21 @@ def proxy_settings(config: ProxyConfig, namesrv_addr: str | None = None) -> Prox
 _NO_LIMIT_BYTES: Final = 0x7FFF_FFFF
 
 
-def _tls(config: ProxyConfig) -> ServerTlsConfig:
+def grpc_tls(config: ProxyConfig, broker_tls: ServerTlsConfig | None = None) -> ServerTlsConfig:
+    """TLS of the gRPC port. What the configuration leaves open is as at the broker of the same process, whose
+    settings are `broker_tls`: its mode, its certificate, and whether clients need one."""
+    # gRPC calls are signed; a certificate names no user.
+    tls = replace(broker_tls or ServerTlsConfig(), certificate_user=CertificateUser.NONE)
+    if config.tls_server_mode is not None:
+        tls = replace(tls, mode=TlsMode(config.tls_server_mode))
     if config.tls_cert_path is not None:
-        return ServerTlsConfig(
+        return replace(
+            tls,
             cert_path=Path(config.tls_cert_path),
             key_path=None if config.tls_key_path is None else Path(config.tls_key_path),
             key_password=config.tls_key_password,
         )
-    if config.tls_test_mode_enable:
-        return ServerTlsConfig(test_mode=True)
-    return ServerTlsConfig(mode=TlsMode.DISABLED)
+    return tls if tls.cert_path is not None else replace(tls, test_mode=config.tls_test_mode_enable)
 
 
 async def start_proxy_http(config: ProxyConfig, proxy: Proxy) -> HttpServer | None:

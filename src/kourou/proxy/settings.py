@@ -11,7 +11,7 @@ from kourou.proxy.clients.client_settings import ClientPolicy
 from kourou.proxy.clients.registry import EXPIRY_S
 from kourou.proxy.http2.settings import GrpcServerConfig
 from kourou.proxy.messages.limits import MessageLimits
-from kourou.transport.settings import ClientTlsConfig, ServerTlsConfig
+from kourou.transport.settings import ClientTlsConfig, ServerTlsConfig, TlsMode
 
 DEFAULT_PORT = 8081
 """Where RocketMQ's clients expect it."""
@@ -19,6 +19,15 @@ DEFAULT_PORT = 8081
 SELF_MADE_TLS = ServerTlsConfig(test_mode=True)
 """TLS with a certificate of its own, beside plaintext on the same port, as Apache's proxy: some clients use
 TLS by default and verify no certificate, the others plaintext."""
+
+
+def tls_words(tls: ServerTlsConfig) -> str:
+    """How clients may connect to a gRPC port."""
+    is_self_made = tls.cert_path is None
+    if tls.mode is TlsMode.DISABLED or (is_self_made and not tls.test_mode):
+        return "plaintext only"
+    words = "TLS only" if tls.mode is TlsMode.ENFORCING else "plaintext and TLS"
+    return f"{words}; the certificate is self-made, clients cannot verify it" if is_self_made else words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

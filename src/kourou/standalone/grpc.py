@@ -5,6 +5,7 @@ A broker of the same process is reached in memory, the processes of several ones
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
@@ -14,8 +15,10 @@ from kourou.standalone.options import StandaloneOptions
 
 if TYPE_CHECKING:
     from kourou.broker.controller import BrokerController
+    from kourou.config import BrokerConfig
     from kourou.proxy.assembly import Proxy
     from kourou.proxy.settings import ProxySettings
+    from kourou.transport.settings import ServerTlsConfig
 
 GRPC_OPTIONS: Final = {"grpcServerPort": "--grpc-port", "bindAddress": "--host"}
 """Key to option, of the gRPC port."""
@@ -30,34 +33,55 @@ def check_grpc() -> None:
         raise ConfigError(_MISSING) from error
 
 
-def proxy_settings(options: StandaloneOptions, namesrv_addr: str, *, has_broker: bool) -> ProxySettings:
-    """What the proxy is started with; `has_broker`: there is a broker in its process, which checks calls."""
+def proxy_settings(
+    options: StandaloneOptions, namesrv_addr: str, broker_configs: Sequence[BrokerConfig], *, has_broker: bool
+) -> ProxySettings:
+    """What the proxy is started with: TLS and lock-outs are those of the brokers. `has_broker`: there is a
+    broker in its process, which checks calls."""
     from kourou.access.from_config import lockout_of
-    from kourou.config.access_settings import LockoutSettings
     from kourou.proxy.http2.settings import GrpcServerConfig
-    from kourou.proxy.settings import SELF_MADE_TLS, AccessSettings, ProxySettings
+    from kourou.proxy.settings import AccessSettings, ProxySettings
+    from kourou.transport.from_config import outgoing_tls
 
+    first = broker_configs[0]
     return ProxySettings(
-        grpc=GrpcServerConfig(host=options.host, port=options.grpc_port or 0, tls=SELF_MADE_TLS),
+        grpc=GrpcServerConfig(host=options.host, port=options.grpc_port or 0, tls=_tls_of(broker_configs)),
         namesrv=namesrv_addr,
+        tls=outgoing_tls(first),
         own_keys=None if options.accounts is None else options.accounts.inner,
         follows_users=options.accounts is not None and not has_broker,
-        # As the brokers by default.
-        access=AccessSettings(lockout=lockout_of(LockoutSettings())),
+        access=AccessSettings(lockout=lockout_of(first)),
         has_metrics=options.is_measured,
     )
 
 
 async def start_grpc(
-    options: StandaloneOptions, namesrv_addr: str, broker: BrokerController | None
+    options: StandaloneOptions,
+    namesrv_addr: str,
+    broker_configs: Sequence[BrokerConfig],
+    broker: BrokerController | None,
 ) -> Proxy | None:
-    """The started proxy; None if no port is requested. ConfigError names the option."""
+    """The started proxy; None if no port is requested. `broker` is the one of this process. ConfigError names
+    the option."""
     if options.grpc_port is None:
         return None
     check_grpc()
     from kourou.proxy.assembly import Proxy
 
-    proxy = Proxy(proxy_settings(options, namesrv_addr, has_broker=broker is not None), broker=broker)
+    settings = proxy_settings(options, namesrv_addr, broker_configs, has_broker=broker is not None)
+    proxy = Proxy(settings, broker=broker)
     with naming_options(GRPC_OPTIONS, GRPC_OPTIONS):
         await proxy.start()
     return proxy
+
+
+def _tls_of(configs: Sequence[BrokerConfig]) -> ServerTlsConfig:
+    """That of the first broker that requires TLS, else of the first."""
+    from kourou.config.proxy import ProxyConfig
+    from kourou.proxy.from_config import grpc_tls
+    from kourou.transport.from_config import server_settings
+    from kourou.transport.settings import TlsMode
+
+    found = [server_settings(config).tls for config in configs]
+    strict = [tls for tls in found if tls.mode is TlsMode.ENFORCING]
+    return grpc_tls(ProxyConfig(), (strict or found)[0])

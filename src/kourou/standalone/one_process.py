@@ -50,7 +50,7 @@ class Standalone:
             self._namesrv = await start_namesrv(NameServer(config, has_metrics=self._options.is_measured))
             namesrv_addr = self._options.namesrv_address(self._namesrv.port)
             await self._start_broker(namesrv_addr)
-            self._proxy = await start_grpc(self._options, namesrv_addr, self._broker)
+            self._proxy = await start_grpc(self._options, namesrv_addr, [self.broker.config], self._broker)
         except BaseException:
             await self.stop()
             raise
@@ -141,6 +141,11 @@ class Standalone:
     def grpc_address(self) -> str | None:
         """The address of clients of RocketMQ 5; None: there is none."""
         return None if self._proxy is None else join_address(self._options.advertised, self._proxy.port)
+
+    @property
+    def grpc_tls_words(self) -> str:
+        """How those may connect."""
+        return "" if self._proxy is None else self._proxy.tls_words
 
     @property
     def broker_texts(self) -> list[str]:

@@ -100,7 +100,7 @@ class Supervisor:
             if self._options.failover:
                 await self._start_etcd()
             await self._start_brokers()
-            self._proxy = await start_grpc(self._options, self._own_namesrv, None)
+            self._proxy = await start_grpc(self._options, self._own_namesrv, self._configs, None)
         except BaseException:
             await self.stop()
             raise
@@ -308,6 +308,11 @@ class Supervisor:
     def grpc_address(self) -> str | None:
         """The address of clients of RocketMQ 5; None: there is none."""
         return None if self._proxy is None else join_address(self._options.advertised, self._proxy.port)
+
+    @property
+    def grpc_tls_words(self) -> str:
+        """How those may connect."""
+        return "" if self._proxy is None else self._proxy.tls_words
 
     @property
     def broker_addresses(self) -> list[str]:

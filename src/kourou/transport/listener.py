@@ -127,7 +127,10 @@ class Listener:
         self._loop.remove_reader(accepted.fileno())
         if not is_tls and self._config.tls.mode is TlsMode.ENFORCING:
             _log.warning(
-                "closing %s: it does not speak TLS and tls.server.mode is enforcing", _peer_of(accepted)
+                "closing %s: it does not speak TLS, which port %d requires (%s=enforcing)",
+                _peer_of(accepted),
+                self.port,
+                self._config.tls.mode_key,
             )
             accepted.close()
             return

@@ -202,7 +202,7 @@ def _load_throw_away(context: ssl.SSLContext) -> None:
         context.load_cert_chain(cert_path, key_path)
 
 
-def throw_away_certificate(common_name: str = "kourou-test") -> tuple[bytes, bytes]:
+def throw_away_certificate(common_name: str = "Kourou self-signed certificate") -> tuple[bytes, bytes]:
     """A self-signed certificate and its key, PEM, for `tls.test.mode.enable`."""
     try:
         from cryptography import x509
