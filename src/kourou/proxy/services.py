@@ -64,7 +64,7 @@ class Services:
         handles = Handles(self.held, clock.wall_ms)
         leftovers = Leftovers()
         transactions = Transactions()
-        self.clients.on_request = BrokerRequests(transactions, tasks).handle
+        self.clients.on_request = BrokerRequests(brokers, transactions, tasks).handle
         make = HandlerMaker(self.clients, tasks, meter)
         self.handlers: dict[str, Handler] = {
             _TELEMETRY: self._telemetry.telemetry,

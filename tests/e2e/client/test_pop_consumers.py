@@ -12,9 +12,22 @@ from pathlib import Path
 import pytest
 
 from kourou import AsyncPopConsumer, AsyncProducer, Message, MessageExt, MessageQueue
+from kourou.admin.doctor.checks_groups import check_subscriptions, check_unheld_queues
+from kourou.admin.doctor.cluster_snapshot import take_snapshot
+from kourou.admin.running_info import running_info
+from kourou.admin.session import Admin
 from kourou.errors import LeaseExpiredError
 from kourou.testing.cluster import Cluster, cluster
-from tests.e2e.client.kit.push_kit import LIMIT_S, TOPIC, Notes, consumer_of, consuming, make_topic, until
+from tests.e2e.client.kit.push_kit import (
+    GROUP,
+    LIMIT_S,
+    TOPIC,
+    Notes,
+    consumer_of,
+    consuming,
+    make_topic,
+    until,
+)
 
 pytestmark = pytest.mark.e2e
 
@@ -94,6 +107,33 @@ async def test_a_handler_that_takes_too_long_does_not_acknowledge(tmp_path: Path
         async with consuming(running, handle, mode="pop", invisible_ms=1_000) as consumer:
             await until(lambda: consumer.stats().consumed == 2 and consumer.stats().in_hand == 0)
         assert attempts == [0, 1]
+
+
+async def test_tools_see_what_is_popped_and_doctor_finds_nothing(tmp_path: Path) -> None:
+    async with cluster(tmp_path, brokers=2) as running:
+        await make_topic(running)
+        await send_to(running, None, b"one")
+        notes = Notes()
+        async with (
+            popper(running) as consumer,
+            consuming(running, notes, mode="pop") as push,
+            Admin(namesrv=running.namesrv_addr) as admin,
+        ):
+            await consumer.subscribe(TOPIC)
+            async with await consumer.receive(wait_ms=5_000) as batch:
+                assert [message.body for message in batch] == [b"one"]
+            await until(lambda: notes.bodies == [b"one"])
+            sources = {MessageQueue(TOPIC, name, -1) for name in ("broker-a", "broker-b")}
+            for group, client_id in (("poppers", consumer.client_id), (GROUP, push.client_id)):
+                info = await running_info(admin, group, client_id, with_stacks=True)
+                assert set(info.mq_pop_table) == sources
+                assert max(each.last_pop_timestamp for each in info.mq_pop_table.values()) > 0
+                assert info.properties["consumerGroup"] == group
+                assert "MainThread" in (info.jstack or "")
+            snapshot = await take_snapshot(admin, None, 0.0)
+            assert {"poppers", GROUP} <= {view.group for view in snapshot.groups}
+            assert [*await check_unheld_queues(snapshot), *await check_subscriptions(snapshot)] == []
+            assert snapshot.not_checked == []
 
 
 async def test_a_message_that_waited_too_long_is_not_handled(tmp_path: Path) -> None:

@@ -122,4 +122,9 @@ async def _call(
         raise RequestError(ResponseCode.CONSUME_MSG_TIMEOUT, f"consumer {who} Timeout: {error}") from error
     except RemotingError as error:
         raise RequestError(ResponseCode.SYSTEM_ERROR, f"invoke consumer {who} Exception: {error}") from error
-    request.reply(answer.ext_fields, answer.body, code=answer.code, remark=answer.remark)
+    remark = answer.remark
+    if answer.code != ResponseCode.SUCCESS:
+        remark = (
+            f"consumer {who} at {channel.connection.remote_address} answers: {remark or 'no reason given'}"
+        )
+    request.reply(answer.ext_fields, answer.body, code=answer.code, remark=remark)

@@ -17,12 +17,14 @@ from kourou.client.core.client_blocks import ASYNC_NOT_STARTED, AsyncBlockOnly
 from kourou.client.core.instance import ClientInstance
 from kourou.client.core.message_checks import check_group, check_topic
 from kourou.client.core.namespaces import Namespace
+from kourou.client.core.running_properties import running_properties, thread_stacks
 from kourou.client.core.settings import ClientSettings, lists_options
 from kourou.client.core.stop_once import StopOnce
 from kourou.client.core.subscription import (
     ExpressionType,
     Subscription,
     Subscriptions,
+    now_ms,
     subscription_data,
     warn_of_unlikely_tags,
 )
@@ -31,10 +33,19 @@ from kourou.client.pop.pop_calls import PopCalls
 from kourou.client.pop.pop_options import PopKeywords, PopOptions, split_pop_keywords
 from kourou.client.pop.popped import LeasedMessage, message_fields
 from kourou.client.pop.receiver import Receiver
-from kourou.errors import ClientStateError
-from kourou.protocol.bodies import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel
+from kourou.errors import ClientStateError, RequestError
+from kourou.protocol.bodies import (
+    ConsumeFromWhere,
+    ConsumerData,
+    ConsumerRunningInfo,
+    ConsumeType,
+    MessageModel,
+    encode_body,
+)
+from kourou.protocol.codes import RequestCode, ResponseCode
+from kourou.protocol.headers.clients import GetConsumerRunningInfoRequestHeader
 from kourou.protocol.tags import SUB_ALL
-from kourou.transport.request import Processor
+from kourou.transport.request import Processor, Request
 
 
 class PopEngine:
@@ -50,6 +61,7 @@ class PopEngine:
     ) -> None:
         calls = PopCalls(instance, wire_group, namespace)
         self.options = options
+        self.started_ms = now_ms()
         self.leases = LeaseCalls(instance, calls)
         self.receiver = Receiver(
             instance,
@@ -290,7 +302,7 @@ class AsyncPopConsumer(AsyncBlockOnly):
 
 
 class _Role:
-    """What the consumer registers with brokers."""
+    """What the consumer registers with brokers, and the requests that they pass on to it."""
 
     def __init__(self, consumer: AsyncPopConsumer) -> None:
         self._consumer = consumer
@@ -303,15 +315,12 @@ class _Role:
         consumer = self._consumer
         if not consumer._subscriptions.topics:
             return []
-        is_first = consumer.options.consume_from == "first"
         return [
             ConsumerData(
                 group_name=consumer._wire_group,
                 consume_type=ConsumeType.CONSUME_POP,
                 message_model=MessageModel.CLUSTERING,
-                consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
-                if is_first
-                else ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+                consume_from_where=_consume_from(consumer.options),
                 subscription_data_set=consumer._subscriptions.data(),
             )
         ]
@@ -320,5 +329,40 @@ class _Role:
         return self._consumer._subscriptions.topics
 
     def processors(self) -> Mapping[int, Processor]:
-        """None: brokers send it no requests that need an answer."""
-        return {}
+        return {RequestCode.GET_CONSUMER_RUNNING_INFO: self._running_info}
+
+    def _running_info(self, request: Request) -> None:
+        """What the consumer is and does, for tools."""
+        header = request.header(GetConsumerRunningInfoRequestHeader)
+        consumer = self._consumer
+        engine = consumer._engine
+        if engine is None or header.consumer_group != consumer._wire_group:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"the consumer group <{header.consumer_group}> does not exist in this consumer",
+            )
+        properties = running_properties(
+            group=consumer._wire_group,
+            consume_type=ConsumeType.CONSUME_POP,
+            namesrv_addresses=consumer._instance.namesrvs.addresses,
+            started_ms=engine.started_ms,
+        )
+        properties |= {
+            "messageModel": MessageModel.CLUSTERING.value,
+            "consumeFromWhere": _consume_from(consumer.options).value,
+            "popBatchNums": str(consumer.options.max_messages),
+            "popInvisibleTime": str(consumer.options.invisible_ms),
+        }
+        info = ConsumerRunningInfo(
+            properties=properties,
+            subscription_set=consumer._subscriptions.data(),
+            mq_pop_table=engine.receiver.describe(),
+            jstack=thread_stacks() if header.jstack_enable else None,
+        )
+        request.reply(body=encode_body(info))
+
+
+def _consume_from(options: PopOptions) -> ConsumeFromWhere:
+    if options.consume_from == "first":
+        return ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+    return ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET

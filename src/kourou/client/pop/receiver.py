@@ -18,12 +18,12 @@ from typing import Final, NamedTuple
 
 from kourou.client.core.cancellable_tasks import CancellableTasks
 from kourou.client.core.instance import ClientInstance
-from kourou.client.core.subscription import Subscription, Subscriptions
+from kourou.client.core.subscription import Subscription, Subscriptions, now_ms
 from kourou.client.pop.lease_calls import LeaseCalls
 from kourou.client.pop.pop_calls import ANY_QUEUE, PopAnswer, PopCalls, is_temporary
 from kourou.client.pop.popped import MAX_POP_MESSAGES, LeasedMessage
 from kourou.errors import KourouError, NoRouteError
-from kourou.protocol.bodies import MessageQueue
+from kourou.protocol.bodies import MessageQueue, PopProcessQueueInfo
 
 _log = logging.getLogger(__name__)
 
@@ -70,6 +70,7 @@ class Receiver:
         self._late: list[LeasedMessage] = []
         self._known_topics: set[str] = set()
         self._failing: set[MessageQueue] = set()
+        self._popped_ms: dict[MessageQueue, int] = {}
 
     async def receive(self, max_messages: int, wait_ms: int, invisible_ms: int) -> list[LeasedMessage]:
         """Up to `max_messages` messages; none if there were none for `wait_ms`. Brokers that are away are
@@ -138,6 +139,17 @@ class Receiver:
         self._known_topics.add(topic)
         return [(source, subscription) for source in sources_of(topic, route.subscribe_queues)]
 
+    def describe(self) -> dict[MessageQueue, PopProcessQueueInfo]:
+        """The state of each source, for tools. How many messages wait for their ack is unknown: -1."""
+        described = {}
+        for subscription in self._subscriptions:
+            route = self._instance.routes.known(subscription.data.topic)
+            for source in [] if route is None else sources_of(route.topic, route.subscribe_queues):
+                described[source] = PopProcessQueueInfo(
+                    wait_ack_count=-1, last_pop_timestamp=self._popped_ms.get(source, 0)
+                )
+        return described
+
     # -- pops ------------------------------------------------------------------------------------
 
     async def _pass(
@@ -199,6 +211,7 @@ class Receiver:
             self._leave(source, popping)
             return []
         answer = popping.result()
+        self._popped_ms[source] = now_ms()
         if answer.is_polling_full:
             _log.warning("%s: the broker has no room for more waiting pops (popPollingSize)", source)
         return self._leases.selected(subscription, answer.messages)

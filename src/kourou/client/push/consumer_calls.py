@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
-import threading
 import time
-import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from kourou.client.core.instance import ClientInstance
+from kourou.client.core.running_properties import running_properties, thread_stacks
 from kourou.client.core.subscription import Subscriptions
 from kourou.client.push.assigned_queue import AssignedQueue
 from kourou.client.push.consume_result import ConsumeResult
@@ -34,6 +32,7 @@ from kourou.protocol.bodies import (
     ConsumeType,
     GetConsumerStatusBody,
     MessageQueue,
+    PopProcessQueueInfo,
     ResetOffsetBody,
     decode_body,
     encode_body,
@@ -46,7 +45,6 @@ from kourou.protocol.headers.clients import (
 )
 from kourou.protocol.headers.offsets import GetConsumerStatusRequestHeader, ResetOffsetRequestHeader
 from kourou.protocol.record import decode_record
-from kourou.protocol.versions import CURRENT_VERSION, version_desc
 from kourou.transport.dispatcher import run_request
 from kourou.transport.request import Processor, Request
 
@@ -154,25 +152,27 @@ def running_info(
     started_ms: int,
     subscriptions: Subscriptions,
     assigned: dict[MessageQueue, AssignedQueue],
+    popped: dict[MessageQueue, PopProcessQueueInfo],
     offsets: ConsumerOffsets,
     stats: StatsTable,
     with_stacks: bool,
 ) -> ConsumerRunningInfo:
-    """The state that tools show; mqadmin fails without some of the PROP_ entries."""
+    """The state that tools show."""
     settings = {_JAVA_NAMES.get(name, name): text for name, text in options.as_texts().items()}
     settings |= {
-        "consumerGroup": group,
         "messageModel": options.message_model.value,
         "consumeFromWhere": options.consume_from_where.value,
         "consumeTimestamp": str(options.consume_timestamp_ms),
         "allocateMessageQueueStrategy": options.strategy.name,
         "consumeThreadMin": str(options.concurrency),
-        "PROP_NAMESERVER_ADDR": "".join(f"{address};" for address in namesrv_addresses),
-        "PROP_CONSUME_TYPE": ConsumeType.CONSUME_PASSIVELY.value,
-        "PROP_CLIENT_VERSION": version_desc(CURRENT_VERSION),
-        "PROP_CONSUMER_START_TIMESTAMP": str(started_ms),
-        "PROP_CONSUMEORDERLY": str(options.orderly).lower(),
-        "PROP_THREADPOOL_CORE_SIZE": str(options.concurrency),
+        **running_properties(
+            group=group,
+            consume_type=ConsumeType.CONSUME_PASSIVELY,
+            namesrv_addresses=namesrv_addresses,
+            started_ms=started_ms,
+            is_orderly=options.orderly,
+            threads=options.concurrency,
+        ),
     }
     return ConsumerRunningInfo(
         properties=settings,
@@ -181,17 +181,9 @@ def running_info(
             queue: each.describe(commit_offset=-1 if (known := offsets.known(queue)) is None else known)
             for queue, each in sorted(assigned.items())
         },
+        mq_pop_table=popped,
         status_table={topic: stats.status(topic) for topic in subscriptions.topics},
-        jstack=_stacks() if with_stacks else None,
-    )
-
-
-def _stacks() -> str:
-    """The stack of every thread, like Java's `jstack`."""
-    names = {thread.ident: thread.name for thread in threading.enumerate()}
-    return "\n".join(
-        f"{names.get(ident, ident)}\n{''.join(traceback.format_stack(frame))}"
-        for ident, frame in sys._current_frames().items()
+        jstack=thread_stacks() if with_stacks else None,
     )
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -24,7 +25,7 @@ from typing import Final
 from kourou.client.core.cancellable_tasks import CancellableTasks
 from kourou.client.core.failure_log import FailureLog
 from kourou.client.core.instance import ClientInstance
-from kourou.client.core.subscription import Subscription, Subscriptions
+from kourou.client.core.subscription import Subscription, Subscriptions, now_ms
 from kourou.client.pop.lease_calls import LeaseCalls
 from kourou.client.pop.pop_calls import PopCalls
 from kourou.client.pop.popped import LeasedMessage, LeaseState, retry_delay_ms
@@ -34,7 +35,7 @@ from kourou.client.push.consumer_options import ConsumerOptions
 from kourou.client.push.consumer_stats import StatsTable
 from kourou.client.push.send_back import SendBack
 from kourou.errors import KourouError, PopNotSupportedError, ResponseError
-from kourou.protocol.bodies import MessageQueue
+from kourou.protocol.bodies import MessageQueue, PopProcessQueueInfo
 from kourou.protocol.bodies.assignment import MessageQueueAssignment, MessageRequestMode
 from kourou.protocol.codes import ResponseCode
 from kourou.protocol.message import MessageExt
@@ -98,6 +99,8 @@ class Source:
         self.queue = queue
         self.subscription = subscription
         self.is_dropped = False
+        self.popped_ms = 0
+        """When the last pop was answered."""
 
 
 @dataclass(eq=False, slots=True)
@@ -171,6 +174,19 @@ class PopService:
     def in_hand(self) -> list[LeasedMessage]:
         """Popped messages that are not consumed yet."""
         return list(self._in_hand.values())
+
+    def describe(self) -> dict[MessageQueue, PopProcessQueueInfo]:
+        """The state of each source, for tools."""
+        in_hand = Counter(
+            (each.lease.topic, each.lease.handle.broker_name) for each in self._in_hand.values()
+        )
+        return {
+            queue: PopProcessQueueInfo(
+                wait_ack_count=in_hand[queue.topic, queue.broker_name],
+                last_pop_timestamp=self._sources[queue].popped_ms,
+            )
+            for queue in self.sources
+        }
 
     async def rebalance(self) -> bool:
         """Find the sources of every topic once; False when something was missing."""
@@ -265,6 +281,7 @@ class PopService:
             invisible_ms=self._options.invisible_ms,
             is_from_first=self._options.consume_from == "first",
         )
+        source.popped_ms = now_ms()
         if answer.messages:
             self._found(source, answer.messages, self._loop.time() - began)
         elif answer.is_polling_full:

@@ -273,6 +273,7 @@ class PushEngine:
             started_ms=self._started_ms,
             subscriptions=self.subscriptions,
             assigned=self.rebalancer.assigned,
+            popped={} if self.pops is None else self.pops.describe(),
             offsets=self.offsets,
             stats=self.stats,
             with_stacks=with_stacks,

@@ -9,22 +9,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import Final, Protocol
 
-from kourou.errors import RequestError
+from kourou.client.pop.pop_calls import ANY_QUEUE
+from kourou.errors import KourouError, RequestError
 from kourou.protocol.bodies import (
     CMResult,
     ConsumeMessageDirectlyResult,
     ConsumerRunningInfo,
     ConsumeType,
+    MessageQueue,
+    PopProcessQueueInfo,
     encode_body,
 )
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.headers.clients import GetConsumerRunningInfoRequestHeader
 from kourou.protocol.headers.transactions import CheckTransactionStateRequestHeader
 from kourou.protocol.record import decode_record
+from kourou.proxy.clients.client_settings import ClientSettings
 from kourou.proxy.clients.proxy_client import ProxyClient
 from kourou.proxy.clients.telemetry_stream import new_nonce
+from kourou.proxy.links.broker_link import Brokers
 from kourou.proxy.messages.received import fill_message
 from kourou.proxy.messages.statuses import StatusError, make_status
 from kourou.proxy.service.heartbeats import known_settings
@@ -67,8 +73,9 @@ class CheckedTransactions(Protocol):
 class BrokerRequests:
     """Handles them, for all clients."""
 
-    def __init__(self, transactions: CheckedTransactions, tasks: TaskOwner) -> None:
+    def __init__(self, brokers: Brokers, transactions: CheckedTransactions, tasks: TaskOwner) -> None:
         self._loop = asyncio.get_running_loop()
+        self._brokers = brokers
         self._transactions = transactions
         self._tasks = tasks
 
@@ -121,6 +128,7 @@ class BrokerRequests:
                 "PROP_THREADPOOL_CORE_SIZE": "-1",
             },
             subscription_set=list(settings.subscriptions.values()),
+            mq_pop_table=await self._popped(settings),
         )
         if header.jstack_enable:
             nonce = new_nonce()
@@ -131,6 +139,18 @@ class BrokerRequests:
             answer = await current_stream(client).ask(nonce, command, ANSWER_S)
             info.jstack = answer.thread_stack_trace.thread_stack_trace
         request.reply(body=encode_body(info))
+
+    async def _popped(self, settings: ClientSettings) -> dict[MessageQueue, PopProcessQueueInfo]:
+        """The proxy pops for its clients from every broker of a topic, from all queues at once. What waits
+        for an ack, and when a client received last, is not counted for each client: -1 and 0."""
+        popped: dict[MessageQueue, PopProcessQueueInfo] = {}
+        for topic in settings.subscriptions:
+            with suppress(KourouError):  # a topic that was deleted is popped nowhere
+                route = await self._brokers.route(topic)
+                for queues in route.queue_datas:
+                    source = MessageQueue(topic, queues.broker_name, ANY_QUEUE)
+                    popped[source] = PopProcessQueueInfo(wait_ack_count=-1)
+        return popped
 
     async def _verify_message(self, client: ProxyClient, request: Request) -> None:
         message = decode_record(request.body)

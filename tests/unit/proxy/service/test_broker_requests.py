@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from kourou.protocol.bodies import CMResult, ConsumeMessageDirectlyResult, ConsumerRunningInfo, decode_body
+from kourou.protocol.bodies import (
+    CMResult,
+    ConsumeMessageDirectlyResult,
+    ConsumerRunningInfo,
+    MessageQueue,
+    decode_body,
+)
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.command import CommandHead, RemotingCommand, decode_command
 from kourou.protocol.frame import FrameDecoder
@@ -49,7 +55,7 @@ class Broker:
     def __init__(self, kit: ProxyKit) -> None:
         self.kit = kit
         self.checks: list[tuple[str, str, int, int]] = []
-        self.handler = BrokerRequests(self, kit.tasks)
+        self.handler = BrokerRequests(kit.brokers, self, kit.tasks)
         self.client = kit.client(consumer_settings())
         self.call = RecordedCall("Telemetry")
         self.stream = TelemetryStream(self.call, self.client)
@@ -151,6 +157,7 @@ async def test_running_info_is_what_the_proxy_knows(broker: Broker) -> None:
     info = decode_body(answer.body, ConsumerRunningInfo)
     assert (info.jstack, [each.topic for each in info.subscription_set]) == (None, ["T"])
     assert info.properties["PROP_CONSUME_TYPE"] == "CONSUME_PASSIVELY"
+    assert set(info.mq_pop_table) == {MessageQueue("T", name, -1) for name in broker.kit.brokers.routes["T"]}
     assert broker.commands == []
 
 
