@@ -64,6 +64,11 @@ class AuditLog:
         self._dropped = 0
         self._problem = ""
 
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._file.path
+
     def refused(self, call: AccessCall, error: AccessRefusedError, resource: str) -> None:
         """A request was refused."""
         now_ms = self._now_ms()

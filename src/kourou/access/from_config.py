@@ -10,7 +10,12 @@ from kourou.access.audit_log import AuditLog, RotatedFile
 from kourou.access.lockout import Lockout
 from kourou.access.openings import Opening
 from kourou.access.quotas import LimitsFile
-from kourou.config.access_settings import AccessGateSettings, AccessSettings, LockoutSettings
+from kourou.config.access_settings import (
+    AccessGateSettings,
+    AccessSettings,
+    AuditLogSettings,
+    LockoutSettings,
+)
 from kourou.config.keys import settings_of
 
 _log = logging.getLogger(__name__)
@@ -42,7 +47,7 @@ def limits_file_of(config: AccessGateSettings, home: Path) -> LimitsFile:
 
 
 def audit_log_of(
-    config: AccessGateSettings, home: Path, name: str, now_ms: Callable[[], int]
+    config: AuditLogSettings, home: Path, name: str, now_ms: Callable[[], int]
 ) -> AuditLog | None:
     """The audit log of a server, in the file `name` if the configuration names none; None: there is none."""
     if not config.access_audit_log_enable:

@@ -18,7 +18,8 @@ _SECTION: Final = "Access control"
 _access = partial(setting, _SECTION, live=False, protected=True)
 _own = partial(setting, _SECTION, live=False, protected=True, shown=False)
 _lockout = partial(setting, "Access control: wrong logins", live=False, protected=True, shown=False)
-_gate = partial(setting, "Access control: limits, audit log", live=False, protected=True, shown=False)
+_gate = partial(setting, "Access control: limits", live=False, protected=True, shown=False)
+_audit = partial(setting, "Access control: audit log", live=False, protected=True, shown=False)
 
 _AUTHENTICATION_PACKAGE: Final = "org.apache.rocketmq.auth.authentication."
 _AUTHORIZATION_PACKAGE: Final = "org.apache.rocketmq.auth.authorization."
@@ -122,7 +123,45 @@ class LockoutSettings:
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
-class AccessGateSettings(LockoutSettings):
+class AuditLogSettings:
+    """The audit log, of brokers, name servers and proxies."""
+
+    access_audit_log_enable: bool = _audit(
+        "accessAuditLogEnable",
+        BOOL,
+        True,
+        "With access control: write a line of JSON for each refusal and each administrative request.",
+    )
+    access_audit_log_path: str | None = _audit(
+        "accessAuditLogPath",
+        STRING,
+        None,
+        "That file; `audit_broker_`, name and id of the broker, and `.log` in the folder `logs` of the home "
+        "folder if not set, of a name server `audit_namesrv.log`, of a proxy in a process of its own "
+        "`audit_proxy.log`.",
+    )
+    access_audit_log_file_size: int = _audit(
+        "accessAuditLogFileSize",
+        LONG,
+        104_857_600,
+        "At which size a new file of the audit log begins, in bytes.",
+        low=4_096,
+    )
+    access_audit_log_files: int = _audit(
+        "accessAuditLogFiles", INT, 10, "How many older files of it are kept.", low=0, high=10_000
+    )
+    access_audit_log_interval: int = _audit(
+        "accessAuditLogInterval",
+        LONG,
+        10_000,
+        "Refusals of the same kind, user, address and request within this time, in ms, become one line with "
+        "their number.",
+        low=1,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class AccessGateSettings(AuditLogSettings, LockoutSettings):
     """Wrong logins, limits and the audit log, of brokers and name servers."""
 
     access_limits_path: str | None = _gate(
@@ -131,37 +170,6 @@ class AccessGateSettings(LockoutSettings):
         None,
         "The file with limits of accounts, followed while the server runs ([security.md](security.md)); "
         "`conf/limits.json` in the home folder if not set. Without the file there are no limits.",
-    )
-    access_audit_log_enable: bool = _gate(
-        "accessAuditLogEnable",
-        BOOL,
-        True,
-        "With access control: write a line of JSON for each refusal and each administrative request.",
-    )
-    access_audit_log_path: str | None = _gate(
-        "accessAuditLogPath",
-        STRING,
-        None,
-        "That file; `audit_broker_`, name and id of the broker, and `.log` in the folder `logs` of the home "
-        "folder if not set, of a name server `audit_namesrv.log`.",
-    )
-    access_audit_log_file_size: int = _gate(
-        "accessAuditLogFileSize",
-        LONG,
-        104_857_600,
-        "At which size a new file of the audit log begins, in bytes.",
-        low=4_096,
-    )
-    access_audit_log_files: int = _gate(
-        "accessAuditLogFiles", INT, 10, "How many older files of it are kept.", low=0, high=10_000
-    )
-    access_audit_log_interval: int = _gate(
-        "accessAuditLogInterval",
-        LONG,
-        10_000,
-        "Refusals of the same kind, user, address and request within this time, in ms, become one line with "
-        "their number.",
-        low=1,
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from kourou.config.access_settings import LockoutSettings
+from kourou.config.access_settings import AuditLogSettings, LockoutSettings
 from kourou.config.checks import addresses
 from kourou.config.component import ComponentConfig
 from kourou.config.inner_credentials import InnerCredentialsSettings
@@ -27,7 +27,9 @@ _access = partial(setting, "Access control", live=False, protected=True)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProxyConfig(LockoutSettings, InnerCredentialsSettings, OutgoingTlsSettings, ComponentConfig):
+class ProxyConfig(
+    LockoutSettings, AuditLogSettings, InnerCredentialsSettings, OutgoingTlsSettings, ComponentConfig
+):
     """The configuration of a proxy."""
 
     grpc_server_port: int = _port(

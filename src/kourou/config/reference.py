@@ -11,7 +11,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from kourou.config.access_settings import AccessGateSettings, AccessSettings, LockoutSettings
+from kourou.config.access_settings import (
+    AccessGateSettings,
+    AccessSettings,
+    AuditLogSettings,
+    LockoutSettings,
+)
 from kourou.config.broker import BrokerConfig
 from kourou.config.broker_settings import BrokerSettings
 from kourou.config.component import ComponentConfig
@@ -36,6 +41,7 @@ _BROKER_SETTINGS: Final = (
     AccessSettings,
     LockoutSettings,
     AccessGateSettings,
+    AuditLogSettings,
 )
 _INTRODUCTION: Final = """\
 # Configuration

@@ -129,6 +129,8 @@ class Proxy:
                 await self._services.stop()
             if self._cluster is not None:
                 await self._cluster.stop()
+            if self._followed is not None:
+                await self._followed.stop()
         finally:
             if self._tasks is not None:
                 await self._tasks.stop()

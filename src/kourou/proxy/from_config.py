@@ -6,13 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kourou.access.from_config import lockout_of
+from kourou.access.from_config import audit_log_of, lockout_of
 from kourou.access.inner_keys import inner_keys
+from kourou.clock import wall_ms
 from kourou.config.proxy import ProxyConfig
 from kourou.proxy.clients.client_settings import ClientPolicy
 from kourou.proxy.http2.settings import GrpcServerConfig
 from kourou.proxy.messages.limits import MessageLimits
-from kourou.proxy.settings import AccessSettings, ProxySettings
+from kourou.proxy.settings import DEFAULT_PORT, AccessSettings, ProxySettings
 from kourou.transport.certificate_user import CertificateUser
 from kourou.transport.from_config import outgoing_tls
 from kourou.transport.settings import ServerTlsConfig, TlsMode
@@ -47,7 +48,11 @@ def proxy_settings(
         tls=outgoing_tls(config),
         own_keys=inner_keys(config),
         follows_users=config.authentication_enabled,
-        access=AccessSettings(checks_policies=config.authorization_enabled, lockout=lockout_of(config)),
+        access=AccessSettings(
+            checks_policies=config.authorization_enabled,
+            lockout=lockout_of(config),
+            audit_log=audit_log_of(config, Path(config.rocketmq_home or "."), _audit_name(config), wall_ms),
+        ),
         clients=ClientPolicy(
             producer_max_attempts=config.grpc_client_producer_max_attempts,
             producer_backoff_initial_ms=config.grpc_client_producer_backoff_initial_millis,
@@ -72,6 +77,12 @@ def proxy_settings(
         ),
         has_metrics=config.http_port is not None,
     )
+
+
+def _audit_name(config: ProxyConfig) -> str:
+    # Several proxies of one machine may share a home folder.
+    port = config.grpc_server_port
+    return "audit_proxy.log" if port == DEFAULT_PORT else f"audit_proxy_{port}.log"
 
 
 # Clients refuse every message where they are told 0.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from kourou.access.audit_log import AuditLog
 from kourou.access.lockout import Lockout
 from kourou.protocol.signature import SigningKeys
 from kourou.proxy.clients.client_settings import ClientPolicy
@@ -38,6 +39,8 @@ class AccessSettings:
     """Whether policies count, too (`authorizationEnabled`)."""
     lockout: Lockout | None = None
     """What counts wrong logins; None: nothing does."""
+    audit_log: AuditLog | None = None
+    """What writes a line for each refusal; None: there is no such file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

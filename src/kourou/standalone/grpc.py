@@ -14,6 +14,7 @@ from kourou.errors import ConfigError
 from kourou.standalone.options import StandaloneOptions
 
 if TYPE_CHECKING:
+    from kourou.access.audit_log import AuditLog
     from kourou.broker.controller import BrokerController
     from kourou.config import BrokerConfig
     from kourou.proxy.assembly import Proxy
@@ -50,7 +51,9 @@ def proxy_settings(
         tls=outgoing_tls(first),
         own_keys=None if options.accounts is None else options.accounts.inner,
         follows_users=options.accounts is not None and not has_broker,
-        access=AccessSettings(lockout=lockout_of(first)),
+        access=AccessSettings(
+            lockout=lockout_of(first), audit_log=None if has_broker else _audit_log_of(options, first)
+        ),
         has_metrics=options.is_measured,
     )
 
@@ -73,6 +76,16 @@ async def start_grpc(
     with naming_options(GRPC_OPTIONS, GRPC_OPTIONS):
         await proxy.start()
     return proxy
+
+
+def _audit_log_of(options: StandaloneOptions, broker: BrokerConfig) -> AuditLog | None:
+    """A file of its own: a path among the keys of a broker is that of the broker's."""
+    from kourou.access.from_config import audit_log_of
+    from kourou.clock import wall_ms
+    from kourou.config.proxy import ProxyConfig
+
+    config = ProxyConfig(access_audit_log_enable=broker.access_audit_log_enable)
+    return audit_log_of(config, options.store, "audit_proxy.log", wall_ms)
 
 
 def _tls_of(configs: Sequence[BrokerConfig]) -> ServerTlsConfig:

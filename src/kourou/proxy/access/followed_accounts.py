@@ -24,6 +24,7 @@ from kourou.protocol.bodies.topics import DataVersion
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand
 from kourou.protocol.headers.acl import GetAccessRequestHeader, ListAclsRequestHeader, ListUsersRequestHeader
+from kourou.proxy.access.refusal_records import RefusalRecords
 from kourou.proxy.settings import AccessSettings
 from kourou.transport.tasks import TaskOwner
 from kourou.wording import counted
@@ -60,12 +61,19 @@ class FollowedAccounts:
             RequestTable(),
             monotonic_ms=lambda: time.monotonic_ns() // 1_000_000,
             lockout=settings.lockout,
+            audit_log=settings.audit_log,
         )
+        self._records = RefusalRecords(self.gate, settings.audit_log)
 
     async def start(self) -> None:
         """Read them, and follow them from now on. That brokers cannot be asked now is logged."""
         await self._look()
         self._tasks.start(self._follow(), "users and policies")
+        self._tasks.start(self._records.write_forever(), "access-audit-log")
+
+    async def stop(self) -> None:
+        """Write what is not written yet of the refusals."""
+        await self._records.write(is_last=True)
 
     async def _follow(self) -> None:
         while True:

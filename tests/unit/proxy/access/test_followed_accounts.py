@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from kourou.access.audit_log import AuditLog, RotatedFile
 from kourou.access.lockout import Lockout
 from kourou.access.model import RefusalKind
 from kourou.access.needs import publish
@@ -132,3 +136,27 @@ async def test_brokers_that_know_no_users() -> None:
     accounts = await followed(broker)
     await accounts._look()
     assert "set authenticationEnabled to false" in accounts.problem
+
+
+async def test_refusals_are_in_the_audit_log_and_counted_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = AuditLog(
+        RotatedFile(tmp_path / "logs" / "audit_proxy.log", max_bytes=10_000, backups=1),
+        interval_ms=10_000,
+        now_ms=lambda: 1_000,
+    )
+    accounts = FollowedAccounts(AccessSettings(audit_log=log), Broker(is_apache=False), TaskOwner("test"))
+    await accounts._look()
+    access = GatedAccess(lambda: accounts.gate)
+    for secret in ("guess", "other guess"):
+        with pytest.raises(StatusError, match="check signature failed"):
+            access.login(signed("alice", secret))
+    await accounts.stop()
+    lines = [json.loads(line) for line in log.path.read_text().splitlines()]
+    assert [(line["kind"], line["user"], line.get("count")) for line in lines] == [
+        ("wrong signature", "alice", None),
+        ("wrong signature", "alice", 1),
+    ]
+    assert f"2 gRPC calls refused: wrong signature 2; see {log.path}" in caplog.text
+    assert "guess" not in log.path.read_text() + caplog.text
