@@ -32,9 +32,10 @@ _MAX_MARK: Final = max(SerializeType) << 24 | MAX_HEADER_BYTES
 _SERIALIZE_TYPES: Final = frozenset(int(kind) for kind in SerializeType)
 
 # What people point at a RocketMQ port by mistake; each of these is far above any sane limit as a length.
+_HTTP_2: Final = "HTTP/2"
 _FOREIGN_STARTS: Final = {
     **dict.fromkeys((b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN"), "HTTP"),
-    b"PRI ": "HTTP/2",
+    b"PRI ": _HTTP_2,
     b"PROX": "the PROXY protocol",
     b"\r\n\r\n": "the PROXY protocol",
     b"SSH-": "SSH",
@@ -220,4 +221,5 @@ def _foreign_hint(start: bytes) -> str:
     if start[0] == _TLS_HANDSHAKE:
         return "; it looks like TLS on a port that expects plain text"
     name = _FOREIGN_STARTS.get(start)
-    return f"; it looks like {name}" if name else ""
+    advice = " (gRPC clients connect to the proxy, --grpc-port)" if name == _HTTP_2 else ""
+    return f"; it looks like {name}{advice}" if name else ""

@@ -16,6 +16,7 @@ from kourou.proxy.access.grpc_login import GatedAccess
 from kourou.proxy.call_latency import CallLatency
 from kourou.proxy.http2.server import GrpcServer
 from kourou.proxy.links.cluster import Cluster, LocalBroker
+from kourou.proxy.links.cluster_watch import ClusterWatch
 from kourou.proxy.metrics import proxy_families
 from kourou.proxy.services import STREAMS, Services
 from kourou.proxy.settings import ProxySettings, tls_words
@@ -59,6 +60,7 @@ class Proxy:
         self._is_stopped = False
         self._latency: CallLatency | None = None
         self._followed: FollowedAccounts | None = None
+        self._watch: ClusterWatch | None = None
 
     async def start(self) -> None:
         """On return clients can connect. ConfigError: the port cannot be had, or a file of TLS cannot be
@@ -98,6 +100,9 @@ class Proxy:
                 await followed.start()
             services.start()
             await server.start()
+            if broker is None:  # a broker says itself what it does not reach
+                self._watch = ClusterWatch(cluster, tasks, is_signing=followed is not None)
+                await self._watch.start()
         except BaseException:
             await self.stop(0)
             raise
@@ -147,6 +152,11 @@ class Proxy:
         if self._followed is not None and self._followed.problem:
             return self._followed.problem
         return await self._cluster.why_not_ready()
+
+    @property
+    def problem(self) -> str:
+        """Why clients cannot be served, as far as it is known without a look; empty: nothing."""
+        return "" if self._watch is None else self._watch.problem
 
     async def metric_families(self) -> list[Family]:
         """The metrics of this moment; none unless it runs and they are measured."""

@@ -133,3 +133,28 @@ async def test_a_new_secret_counts_at_once(guarded: tuple[Cluster, Proxy]) -> No
         await proxy._followed._look()
     async with signed(proxy, "seller", "changed") as client:
         assert await send(client, "orders") == Code.OK
+
+
+async def test_a_proxy_that_signs_nothing_says_what_to_set(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    users = {"username": "root", "password": "root-secret"}
+    access = {"authentication_enabled": True, "init_authentication_user": json.dumps(users)}
+    async with cluster(tmp_path, **access) as running:
+        settings = ProxySettings(grpc=GrpcServerConfig(), namesrv=running.namesrv_addr)
+        async with Proxy(settings) as proxy:
+            assert "set authenticationEnabled and innerClientAuthenticationCredentials" in proxy.problem
+            assert f"gRPC clients cannot be served: {proxy.problem}" in caplog.text
+            async with Admin(namesrv=running.namesrv_addr, credentials=ROOT) as admin:
+                await create_topic(admin, running.broker.address, TopicConfig(topic_name="orders"))
+            async with signed(proxy, "root", "root-secret") as client:
+                response = await client.unary("SendMessage", SendMessageRequest(messages=[message("orders")]))
+    assert response.status.code == Code.UNAUTHORIZED
+    assert response.status.message.startswith("username cannot be null. (the proxy did not sign its request")
+
+
+async def test_a_proxy_without_its_name_server_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    settings = ProxySettings(grpc=GrpcServerConfig(), namesrv="127.0.0.1:1")
+    async with Proxy(settings) as proxy:
+        assert "127.0.0.1:1" in proxy.problem
+    assert "gRPC clients cannot be served: " in caplog.text

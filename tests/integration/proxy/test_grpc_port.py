@@ -193,3 +193,10 @@ async def test_the_reason_reaches_a_client_that_breaks_the_protocol() -> None:
         assert int.from_bytes(goaway.payload[4:8], "big") == ErrorCode.PROTOCOL_ERROR
         assert goaway.payload[8:] == b"a WINDOW_UPDATE of 0 bytes"
         client.close()
+
+
+async def test_tls_at_a_port_of_plaintext_only_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(GrpcServerConfig(tls=ServerTlsConfig(mode=TlsMode.DISABLED))) as server:
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await connect(server, ["h2"], is_tls=True)
+    assert "it looks like TLS, and this port serves plaintext only: set tlsCertPath" in caplog.text

@@ -120,7 +120,7 @@ def test_the_limit_is_known_after_four_bytes() -> None:
         (b"\x16\x03\x01\x02\x00", "looks like TLS"),
         (b"GET / HTTP/1.1\r\n", "looks like HTTP"),
         (b"POST /topics HTTP/1.1\r\n", "looks like HTTP"),
-        (b"PRI * HTTP/2.0\r\n", "looks like HTTP/2"),
+        (b"PRI * HTTP/2.0\r\n", r"looks like HTTP/2 \(gRPC clients connect to the proxy, --grpc-port\)"),
         (b"PROXY TCP4 10.0.0.1", "looks like the PROXY protocol"),
         (b"\r\n\r\n\x00\r\nQUIT\n", "looks like the PROXY protocol"),
         (b"SSH-2.0-OpenSSH", "looks like SSH"),

@@ -19,6 +19,7 @@ from kourou.protocol.signature import ACCESS_KEY
 from kourou.protocol.versions import CURRENT_VERSION
 from kourou.proxy.access.credentials import credentials_of
 from kourou.proxy.http2.call import Call
+from kourou.proxy.messages.refusals import refusal_of_call
 from kourou.proxy.messages.statuses import StatusError
 from kourou.proxy.wire.rocketmq_v2 import Code
 
@@ -91,4 +92,5 @@ def _checked(gate: AccessGate, call: Call, needs: Needs) -> Account | None:
             )
         )
     except AccessRefusedError as error:
-        raise StatusError(Code.UNAUTHORIZED, error.remark) from error
+        words = refusal_of_call(error.remark, is_signed=bool(credentials.access_key))
+        raise StatusError(Code.UNAUTHORIZED, words) from error

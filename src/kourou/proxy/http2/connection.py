@@ -36,6 +36,11 @@ _CLOSE_GRACE_S: Final = 3.0
 # A read of this size means that more is waiting; other connections get their turn first.
 _TURN_BYTES: Final = 128 * 1024
 _HTTP_1: Final = (b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI", b"DELE", b"CONN", b"PATC", b"TRAC")
+_TLS: Final = b"\x16\x03"
+_TLS_HINT: Final = (
+    "; it looks like TLS, and this port serves plaintext only: set tlsCertPath and tlsKeyPath, or "
+    "tlsTestModeEnable=true, or switch TLS off in the client"
+)
 _NOT_HTTP_2: Final = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n"
     b"this port speaks gRPC (HTTP/2)\n"
@@ -225,7 +230,8 @@ class Http2Connection(asyncio.Protocol):
                     self._transport.write(_NOT_HTTP_2)
                 self.close("not HTTP/2")
             else:
-                self._fail(Http2Error(ErrorCode.PROTOCOL_ERROR, "this is not the preface of HTTP/2"))
+                hint = _TLS_HINT if received.startswith(_TLS) else ""
+                self._fail(Http2Error(ErrorCode.PROTOCOL_ERROR, f"this is not the preface of HTTP/2{hint}"))
             return None
         if len(received) < len(frames.PREFACE):
             self._preface = received

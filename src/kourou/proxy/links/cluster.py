@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 from kourou.access.model import Account
 from kourou.client.core.api import ClientApi
 from kourou.client.core.namesrv_list import NamesrvList
+from kourou.client.core.refusals import is_access_refusal
 from kourou.client.core.routes import MissingTopics
 from kourou.client.core.settings import ClientSettings
 from kourou.errors import ConnectError, KourouError, NoRouteError, ResponseError
@@ -31,6 +32,7 @@ from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.command import RemotingCommand
 from kourou.protocol.headers.groups import GetSubscriptionGroupConfigRequestHeader
 from kourou.protocol.headers.topics import GetTopicConfigRequestHeader
+from kourou.protocol.names import RMQ_SYS_SELF_TEST_TOPIC
 from kourou.protocol.signature import SigningKeys
 from kourou.proxy.links.aged_cache import AgedCache
 from kourou.proxy.links.broker_link import BrokerLink
@@ -214,10 +216,15 @@ class Cluster:
         return _ABSENT if answer is None else decode_body(answer.body, SubscriptionGroupConfig)
 
     async def request(
-        self, command: RemotingCommand, absent: int, route: TopicRouteData | None = None
+        self,
+        command: RemotingCommand,
+        absent: int,
+        route: TopicRouteData | None = None,
+        *,
+        links: OpenLinks | None = None,
     ) -> RemotingCommand | None:
-        """Ask the first broker of a route, or of the cluster, with the proxy's own account; None: the answer
-        is `absent`. RemotingError, ResponseError, NoNameServerError."""
+        """Ask the first broker of a route, or of the cluster, with the proxy's own account, or over other
+        `links`; None: the answer is `absent`. RemotingError, ResponseError, NoNameServerError."""
         if route is None:
             brokers: Iterable[BrokerData] = (await self._brokers.get("")).broker_addr_table.values()
         else:
@@ -225,15 +232,32 @@ class Cluster:
         names = sorted(broker.broker_name for broker in brokers if broker.broker_addrs)
         if not names:
             raise ConnectError("", "the name server knows no broker")
-        if self._own is None:
-            self._own = self._new_links("proxy", self._own_keys, _OWN_NAME, _refuse, None)
+        if links is None:
+            if self._own is None:
+                self._own = self._new_links("proxy", self._own_keys, _OWN_NAME, _refuse, None)
+            links = self._own
         name = next((name for name in names if name in self._masters), names[0])
-        answer = await self._own.link(name).call_nowait(command, _REQUEST_TIMEOUT_MS)
+        answer = await links.link(name).call_nowait(command, _REQUEST_TIMEOUT_MS)
         if answer.code == absent:
             return None
         if answer.code != ResponseCode.SUCCESS:
             raise ResponseError(answer.code, answer.remark or "", name)
         return answer
+
+    async def refusal_of_unsigned(self) -> str | None:
+        """The words in which a broker refuses a request without a signature; None: it does not.
+        RemotingError, NoNameServerError."""
+        command = RemotingCommand.request(
+            RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequestHeader(topic=RMQ_SYS_SELF_TEST_TOPIC)
+        )
+        links = self._new_links("proxy", None, _OWN_NAME, _refuse, None)
+        try:
+            await self.request(command, ResponseCode.TOPIC_NOT_EXIST, links=links)
+        except ResponseError as error:
+            return error.remark if is_access_refusal(error.code, error.remark) else None
+        finally:
+            await links.close()
+        return None
 
     # -- links -----------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from kourou.errors import (
     TooManyRequestsError,
 )
 from kourou.protocol.codes import ResponseCode
+from kourou.proxy.messages.refusals import refusal_of_broker
 from kourou.proxy.wire.rocketmq_v2 import Code, Status
 
 _log = logging.getLogger(__name__)
@@ -68,7 +69,7 @@ def make_status(code: Code, words: str = "") -> Status:
 def status_of_response(code: int, remark: str | None) -> Status:
     """The status for a response of a broker or name server."""
     if remark and is_access_refusal(code, remark):
-        return make_status(Code.UNAUTHORIZED, remark)
+        return make_status(Code.UNAUTHORIZED, refusal_of_broker(remark))
     return make_status(code_of_response(code), remark or f"remoting response code {code}")
 
 
@@ -78,7 +79,7 @@ def status_of(error: BaseException) -> Status:
         case StatusError():
             return make_status(error.code, error.words)
         case AccessDeniedError():
-            return make_status(Code.UNAUTHORIZED, error.remark)
+            return make_status(Code.UNAUTHORIZED, refusal_of_broker(error.remark))
         case LimitError():
             return make_status(Code.TOO_MANY_REQUESTS, error.remark)
         case ResponseError():

@@ -101,7 +101,9 @@ def test_wrong_logins_are_refused_counted_and_locked_out(gate: AccessGate) -> No
 def test_what_is_no_login(gate: AccessGate, header: str) -> None:
     call = FakeCall(authorization=header)
     assert credentials_of(call.metadata) in (NO_CREDENTIALS, credentials_of({}))
-    assert "username cannot be null" in str(refusal(GatedAccess(lambda: gate), call))
+    assert str(refusal(GatedAccess(lambda: gate), call)) == (
+        "username cannot be null. (the call was not signed: give the client an access key and its secret key)"
+    )
 
 
 def test_an_empty_date_is_signed_like_any_other(gate: AccessGate) -> None:

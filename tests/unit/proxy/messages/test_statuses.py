@@ -55,3 +55,16 @@ def test_an_error_of_ours_is_logged_with_its_trace(caplog: pytest.LogCaptureFixt
     assert status_of(ZeroDivisionError("by zero")).code == Code.INTERNAL_SERVER_ERROR
     (record,) = caplog.records
     assert record.exc_info is not None
+
+
+@pytest.mark.parametrize(
+    ("remark", "advice"),
+    [
+        ("username cannot be null.", "the proxy did not sign its request"),
+        ("check signature failed.", "check the access key and the secret key of the client"),
+        ("User:a has no permission to access Topic:t", "an administrator has to permit it"),
+    ],
+)
+def test_refusals_of_brokers_name_the_next_step(remark: str, advice: str) -> None:
+    message = status_of_response(ResponseCode.NO_PERMISSION, remark).message
+    assert message.startswith(f"{remark} (") and advice in message
