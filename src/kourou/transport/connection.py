@@ -36,6 +36,9 @@ _RESPONSE = 1
 _ONEWAY = 2
 # A closing connection whose peer does not read the last responses is aborted after this time.
 _CLOSE_GRACE_S = 3.0
+_TLS_HINT = (
+    ", without any answer; if the server requires TLS, enable it here: tls=True, --tls or tls.enable=true"
+)
 # A read of this size means that more is waiting. The transport would continue reading, megabytes at a
 # time, while timers and other connections wait: they get their turn first.
 _TURN_BYTES = 128 * 1024
@@ -476,10 +479,13 @@ class Connection(asyncio.Protocol):
         return now - self.last_active > self._limits.idle_timeout_ms / 1000
 
     def _reason_of(self, exc: Exception | None) -> str:
+        # A server that requires TLS ends a plaintext connection at its first byte.
+        is_unanswered = not self._is_tls and not self._heard and len(self.calls) > 0
+        hint = _TLS_HINT if is_unanswered else ""
         if exc is not None:
-            return describe_failure(exc)
+            return describe_failure(exc) + (hint if isinstance(exc, ConnectionError) else "")
         if self._is_tls and not self._heard:
             # With TLS 1.3 a server looks at the client's certificate after our handshake is done,
             # and its alert is often lost with the connection.
             return "closed by the peer right after the TLS handshake; it may want another client certificate"
-        return "closed by the peer"
+        return f"closed by the peer{hint}"

@@ -236,6 +236,20 @@ async def test_pending_calls_fail_with_the_reason_of_the_disconnect(bench: MakeB
         await b.connection.call(request(40), 5_000)
 
 
+async def test_a_reset_after_an_answer_is_no_hint_of_tls(bench: MakeBench) -> None:
+    for is_answered in (False, True):
+        b = bench()
+        call = b.connection.call_nowait(request(40), 5_000)
+        if is_answered:
+            b.receive(request(0, 0, flag=1))
+            await call
+            call = b.connection.call_nowait(request(40), 5_000)
+        b.peer.break_off(ConnectionResetError(104, "Connection reset by peer"))
+        with pytest.raises(ConnectionLostError) as caught:
+            await call
+        assert ("requires TLS" in str(caught.value)) is not is_answered
+
+
 async def test_one_way_commands_are_bounded_while_the_peer_does_not_read(bench: MakeBench) -> None:
     b = bench(reads=False, write_high_bytes=1_000, max_unsent_oneways=3)
     b.connection.send_oneway(request(40, body=b"x" * 2_000))
