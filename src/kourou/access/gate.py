@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 from kourou.access.audit import AuditedRequest, audited_resource, resource_of
 from kourou.access.audit_log import AuditLog
 from kourou.access.known_senders import KnownSenders
-from kourou.access.lockout import Lockout
+from kourou.access.lockout import LockedOut, Lockout
 from kourou.access.model import (
     AccessCall,
     AccessRefusedError,
@@ -304,11 +304,22 @@ class AccessGate:
         lockout = self._lockout
         if lockout is None or error.kind not in _WRONG_LOGINS:
             return
-        if lockout.failed(call.address, call.access_key, self._monotonic_ms()):
+        locked = lockout.failed(call.address, call.access_key, self._monotonic_ms())
+        user = call.access_key[:_LOGGED_CHARACTERS]
+        if locked is LockedOut.USER:
             _log.warning(
-                "too many wrong logins from %s, the last as user %r: further ones are refused for some time",
+                "too many wrong logins of user %r from %s: its logins from there are refused for %d ms",
+                user,
                 call.address,
-                call.access_key[:_LOGGED_CHARACTERS],
+                lockout.time_ms,
+            )
+        elif locked is LockedOut.ADDRESS:
+            _log.warning(
+                "too many wrong logins from %s, the last as user %r: logins of all users from there are "
+                "refused for %d ms",
+                call.address,
+                user,
+                lockout.time_ms,
             )
 
     @staticmethod

@@ -10,6 +10,7 @@ that is written as an IPv6 one counts as IPv4.
 
 from __future__ import annotations
 
+import enum
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
@@ -20,6 +21,15 @@ MAX_ENTRIES: Final = 10_000
 _ADDRESS_FACTOR: Final = 10
 """Wrong logins with any users, as a multiple of those with one, until the whole address is locked out."""
 _NAME_CHARACTERS: Final = 64
+
+
+class LockedOut(enum.Enum):
+    """What a wrong login has locked out."""
+
+    USER = enum.auto()
+    """One user at an address."""
+    ADDRESS = enum.auto()
+    """All users at an address."""
 
 
 @dataclass(slots=True)
@@ -64,11 +74,18 @@ class Lockout:
             return False
         return until_ms is not None
 
-    def failed(self, address: str, user: str, now_ms: int) -> bool:
-        """A login was wrong. True: from now on there is one more lock."""
+    def failed(self, address: str, user: str, now_ms: int) -> LockedOut | None:
+        """A login was wrong; what is locked from now on, and was not before."""
         source = source_of(address)
-        has_locked = self._count(_key(source, user), self._attempts, now_ms)
-        return self._count((source, ""), self._attempts * _ADDRESS_FACTOR, now_ms) or has_locked
+        is_user_locked = self._count(_key(source, user), self._attempts, now_ms)
+        if self._count((source, ""), self._attempts * _ADDRESS_FACTOR, now_ms):
+            return LockedOut.ADDRESS
+        return LockedOut.USER if is_user_locked else None
+
+    @property
+    def time_ms(self) -> int:
+        """How long a lock lasts."""
+        return self._time_ms
 
     def _left_ms(self, key: tuple[str, str], now_ms: int) -> int:
         found = self._entries.get(key)

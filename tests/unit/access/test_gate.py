@@ -239,6 +239,18 @@ def test_wrong_logins_lock_out_a_user_at_an_address() -> None:
     gate.check(send("T"))
 
 
+def test_the_log_names_the_user_that_is_locked_out(caplog: pytest.LogCaptureFixture) -> None:
+    gate = gate_of(Rules("T"), attempts=2)
+    wrong = send("T")
+    wrong.ext_fields["Signature"] = "wrong"
+    for _ in range(4):
+        refusal(gate, wrong)
+    user = wrong.ext_fields["AccessKey"]
+    assert [record.message for record in caplog.records] == [
+        f"too many wrong logins of user {user!r} from 10.0.0.1: its logins from there are refused for 5000 ms"
+    ]
+
+
 def test_missing_permissions_lock_nobody_out() -> None:
     gate = gate_of(Rules(), attempts=1)
     for _ in range(5):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kourou.access.lockout import MAX_ENTRIES, Lockout
+from kourou.access.lockout import MAX_ENTRIES, LockedOut, Lockout
 
 
 def lockout() -> Lockout:
@@ -11,8 +11,8 @@ def lockout() -> Lockout:
 
 def test_failures_are_counted_within_the_window() -> None:
     table = lockout()
-    assert [table.failed("a", "u", now) for now in (0, 600, 1_200)] == [False, False, False]
-    assert [table.failed("a", "u", now) for now in (1_300, 1_400)] == [False, True]
+    assert [table.failed("a", "u", now) for now in (0, 600, 1_200)] == [None, None, None]
+    assert [table.failed("a", "u", now) for now in (1_300, 1_400)] == [None, LockedOut.USER]
     assert table.left_ms("a", "u", 1_400) == 5_000
 
 
@@ -30,7 +30,7 @@ def test_other_users_of_the_host_are_served_until_many_are_tried() -> None:
         table.failed("a", "u", 0)
     assert (table.left_ms("a", "v", 1), table.left_ms("b", "u", 1)) == (0, 0)
     locks = [table.failed("a", f"user{number}", 1) for number in range(40)]
-    assert locks.count(True) == 1
+    assert locks.count(LockedOut.ADDRESS) == 1
     assert table.left_ms("a", "v", 1) == 5_000
     assert table.left_ms("b", "v", 1) == 0
 
