@@ -36,11 +36,13 @@ class ReceivedCall(msgspec.Struct, array_like=True):
 
 class Reply(msgspec.Struct, array_like=True):
     """A byte for each record: NO, YES or FAILED. `bad_parameters`: why these are not understood. `failure`:
-    what the filter did last that it should not."""
+    what the filter did last that it should not. `warning`: the
+    same, but each record has its verdict."""
 
     verdicts: bytes = b""
     bad_parameters: str | None = None
     failure: str | None = None
+    warning: str | None = None
 
 
 encode: Final = msgspec.msgpack.Encoder().encode

@@ -57,8 +57,8 @@ class Worker:
             return Reply()
         try:
             return Reply(_verdicts(record_filter, records))
-        except Exception:  # whatever a filter raises
-            return self._one_by_one(record_filter, records)
+        except Exception as error:  # whatever a filter raises
+            return self._one_by_one(record_filter, records, error)
 
     def _filter(self, parameters: str) -> RecordFilter:
         known = self._filters.get(parameters)
@@ -70,8 +70,10 @@ class Worker:
         return known
 
     @staticmethod
-    def _one_by_one(record_filter: RecordFilter, records: Sequence[FilterRecord]) -> Reply:
-        """Find out which records the filter cannot judge."""
+    def _one_by_one(
+        record_filter: RecordFilter, records: Sequence[FilterRecord], batch_error: Exception
+    ) -> Reply:
+        """Find out which records the filter cannot judge, after it failed on all of them together."""
         verdicts, failure = bytearray(), None
         for record in records:
             try:
@@ -79,7 +81,8 @@ class Worker:
             except Exception as error:  # whatever a filter raises
                 verdicts.append(FAILED)
                 failure = _described(error)
-        return Reply(bytes(verdicts), failure=failure)
+        warning = None if failure else f"{_described(batch_error)}, but it judges them one by one"
+        return Reply(bytes(verdicts), failure=failure, warning=warning)
 
 
 def _verdicts(record_filter: RecordFilter, records: Sequence[FilterRecord]) -> bytes:

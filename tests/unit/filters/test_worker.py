@@ -54,6 +54,25 @@ def test_a_filter_is_made_once_for_its_parameters() -> None:
     assert Prefix.made - before == 301
 
 
+class OnlyOne:
+    """Forgets all but the first verdict."""
+
+    def __init__(self, parameters: str) -> None:
+        pass
+
+    def matches(self, records: Sequence[FilterRecord]) -> Sequence[bool]:
+        return [True]
+
+
+def test_a_wrong_number_of_verdicts_is_named_although_single_records_get_theirs() -> None:
+    reply = ask(Worker(OnlyOne), "", b"a", b"b")
+    assert reply.verdicts == bytes([YES, YES]) and reply.failure is None
+    assert reply.warning == (
+        "TypeError: matches() returned 1 verdicts for 2 records, but it judges them one by one"
+    )
+    assert ask(Worker(OnlyOne), "", b"a").warning is None
+
+
 def test_only_the_records_that_a_filter_cannot_judge_fail() -> None:
     reply = ask(Worker(Prefix), "a", b"apple", b"!", b"pear")
     assert reply == Reply(bytes([YES, FAILED, NO]), failure="RuntimeError: no !")

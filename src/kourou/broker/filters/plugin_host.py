@@ -186,6 +186,8 @@ class PluginHost:
             self._failed(plugin, reply.verdicts, reply.failure)
         elif records:
             plugin.failures_in_a_row = 0
+        if reply.warning is not None:
+            self._log(plugin, f"it fails on several messages at once, which takes time: {reply.warning}")
         return reply.verdicts
 
     async def _halves(self, plugin: _Plugin, parameters: str, records: Sequence[bytes], most: int) -> bytes:

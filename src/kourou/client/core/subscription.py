@@ -111,8 +111,10 @@ def subscription_refused(data: SubscriptionData, address: str, error: ResponseEr
     """The error for an expression that a broker rejects."""
     if error.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED:
         next_step = "correct the expression"
-    else:
+    elif data.expression_type == "SQL92" and not data.sub_string.startswith("PLUGIN "):
         next_step = "enablePropertyFilter=true at the broker allows SQL92"
+    else:
+        next_step = "the log of the broker says what is wrong with the filter"
     return ClientError(
         f"topic {data.topic!r}: broker {address} rejects {data.expression_type} "
         f"{data.sub_string!r}: {error.remark} (code {error.code}); {next_step}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -310,17 +310,21 @@ async def test_rates_are_those_of_the_last_minute(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("code", "next_step"),
+    ("kind", "code", "next_step"),
     [
-        (ResponseCode.SUBSCRIPTION_PARSE_FAILED, "correct the expression"),
-        (ResponseCode.SYSTEM_ERROR, "enablePropertyFilter=true at the broker allows SQL92"),
+        ("SQL92", ResponseCode.SUBSCRIPTION_PARSE_FAILED, "correct the expression"),
+        ("SQL92", ResponseCode.SYSTEM_ERROR, "enablePropertyFilter=true at the broker allows SQL92"),
+        ("PLUGIN", ResponseCode.SUBSCRIPTION_PARSE_FAILED, "correct the expression"),
+        ("PLUGIN", ResponseCode.SYSTEM_BUSY, "the log of the broker says what is wrong with the filter"),
     ],
 )
-def test_a_rejected_expression_says_how_to_fix_it(code: ResponseCode, next_step: str) -> None:
-    data = subscription_data("TopicTest", "a >", "SQL92")
+def test_a_rejected_expression_says_how_to_fix_it(
+    kind: Literal["SQL92", "PLUGIN"], code: ResponseCode, next_step: str
+) -> None:
+    data = subscription_data("TopicTest", "a >", kind)
     reported = str(
         subscription_refused(data, "127.0.0.1:10911", ResponseError(code, "no", "127.0.0.1:10911"))
     )
     assert reported == (
-        f"topic 'TopicTest': broker 127.0.0.1:10911 rejects SQL92 'a >': no (code {code.value}); {next_step}"
+        f"topic 'TopicTest': broker 127.0.0.1:10911 rejects {kind} 'a >': no (code {code.value}); {next_step}"
     )
