@@ -25,6 +25,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _LONG_MAX: Final = 2**63 - 1
+_SHOWN_CHARACTERS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +39,17 @@ class Attribute:
     is_changeable: bool = True
     parse: Callable[[str], object] | None = None
 
-    def check(self, value: str) -> None:
-        """RequestError if this is no value of the attribute."""
+    def check(self, key: str, value: str) -> None:
+        """RequestError if this is no value of the attribute. Apache's words come first: people search for
+        them."""
+        given = f"; {key} was given as {value[:_SHOWN_CHARACTERS]!r}"
         if self.parse is not None:
             _checked(self.parse, value)
         elif self.choices:
             if value not in self.choices:
-                raise _refusal(f"value is not in set: [{', '.join(sorted(self.choices))}]")
+                raise _refusal(f"value is not in set: [{', '.join(sorted(self.choices))}]{given}")
         elif not _is_long(value) or not self.low <= int(value) <= self.high:
-            raise _refusal(f"value is not in range({self.low}, {self.high})")
+            raise _refusal(f"value is not in range({self.low}, {self.high}){given}")
 
 
 TOPIC_ATTRIBUTES: Final[Mapping[str, Attribute]] = {
@@ -108,7 +111,7 @@ def apply_changes(
         if current is not None and not attribute.is_changeable:
             raise _refusal(f"attempt to update an unchangeable attribute. key: {key}")
         if sign == "+":
-            attribute.check(value)
+            attribute.check(key, value)
             result[key] = value
         else:
             del result[key]

@@ -137,7 +137,11 @@ def test_an_update_changes_attributes_and_keeps_the_others(tmp_path: Path) -> No
             "value is not in set: [DELAY, FIFO, MIXED, NORMAL, PRIORITY, TRANSACTION, UNSPECI",
         ),
         (None, "+reserve.time=-2", "value is not in range(-1, 9223372036854775807)"),
-        (None, "+reserve.time=soon", "value is not in range(-1, 9223372036854775807)"),
+        (
+            None,
+            "+reserve.time=soon",
+            "value is not in range(-1, 9223372036854775807); reserve.time was given as 'soon'",
+        ),
         (None, "+nothing=1", "unsupported key: nothing"),
         (None, "message.type=FIFO", "add/alter attribute format is wrong: message.type"),
         (None, "message.type", "delete attribute format is wrong: message.type"),
