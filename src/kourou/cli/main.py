@@ -379,8 +379,8 @@ def namesrv(
     help="Apache's configuration, rmq-proxy.json.",
 )
 @_namesrv_addr
-@click.option("--host", metavar="ADDR", help="Address to listen on (bindAddress).")
-@click.option("--port", metavar="PORT", help="Port of gRPC clients (grpcServerPort).")
+@click.option("--host", metavar="ADDR", help="Address to listen on (bindAddress); default: 0.0.0.0, all.")
+@click.option("--port", metavar="PORT", help="Port of gRPC clients (grpcServerPort); default: 8081.")
 @_home
 @_http_port
 @click.option("settings", "--set", multiple=True, metavar="KEY=VALUE", help="Set a key; may be repeated.")
