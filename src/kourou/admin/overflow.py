@@ -53,9 +53,10 @@ async def list_overflow(
 
 def describe_limits(state: TopicOverflow) -> str:
     """The backlog of the slowest group against the limits of the topic."""
+    age_s, max_age_s = ((ms or 0) // 1000 for ms in (state.age_ms, state.max_age_ms))
     limits = (
         (state.messages, state.max_messages, "messages"),
-        (state.size_bytes, state.max_bytes, "bytes"),
-        (state.age_ms // 1000, None if state.max_age_ms is None else state.max_age_ms // 1000, "s of age"),
+        (state.size_bytes or 0, state.max_bytes, "bytes"),
+        (age_s, None if state.max_age_ms is None else max_age_s, "s of age"),
     )
     return ", ".join(f"{used} of {limit} {unit}" for used, limit, unit in limits if limit is not None)

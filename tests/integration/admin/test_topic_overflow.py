@@ -32,6 +32,11 @@ async def test_a_policy_is_set_shown_examined_and_taken_away(tmp_path: Path) -> 
         assert shown.lines[-1].startswith("no topic has an overflow policy")
         refused = await update("+overflow.policy=reject")
         assert "CODE: 29" in refused and "needs a limit" in refused
+        unknown = await run_line(running.namesrv_addr, "topicOverflow", "-t", "Nope")
+        assert unknown.exit_code != 0 and "CODE: 17" in unknown.stdout + unknown.stderr
+        await update("+message.type=NORMAL")
+        shown = await run_line(running.namesrv_addr, "topicOverflow", "-t", "orders")
+        assert shown.lines[-1].startswith("topic orders has no overflow policy")
         await update("+overflow.policy=drop-oldest,+overflow.messages=4,+overflow.bytes=1g")
         for number in range(4):
             await producer.send(Message("orders", b"%d" % number))
@@ -46,6 +51,7 @@ async def test_a_policy_is_set_shown_examined_and_taken_away(tmp_path: Path) -> 
         assert "billing: 3 dropped, 0 dead-lettered" in line
         (listed,) = json.loads((await run_line(running.namesrv_addr, "topicOverflow", "--json")).stdout)
         assert listed["topics"][0]["groups"] == [{"group": "billing", "dropped": 3, "deadLettered": 0}]
+        assert listed["topics"][0]["sizeBytes"] >= 0 and listed["topics"][0]["ageMs"] is None
         found = await run_line(running.namesrv_addr, "doctor", "--watch", "0")
         assert "the group does not get all messages: the policy is drop-oldest" in found.stdout
         await update("-overflow.policy,-overflow.messages,-overflow.bytes")

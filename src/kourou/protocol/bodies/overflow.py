@@ -18,7 +18,8 @@ class OverflowCount(msgspec.Struct, frozen=True, rename="camel"):
 
 class TopicOverflow(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """One topic on one broker. `policy` is empty where it has none any more. `share` is that of the limit
-    which the slowest live group has used most of; its backlog is measured as far as it is limited."""
+    which the slowest live group has used most of. Of its backlog, messages are always counted; bytes and age
+    are None where they are not limited, so not measured."""
 
     topic: str
     policy: str = ""
@@ -28,8 +29,8 @@ class TopicOverflow(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     share: float = 0.0
     slowest_group: str = ""
     messages: int = 0
-    size_bytes: int = 0
-    age_ms: int = 0
+    size_bytes: int | None = None
+    age_ms: int | None = None
     over_since_ms: int | None = None
     rejected: int = 0
     problem: str = ""

@@ -15,7 +15,11 @@ _HEAD: Final = ("#Broker", "#Topic", "#Policy", "#Used", "#Slowest group", "#Rej
 
 
 async def _ask(call: Call) -> list[BrokerOverflow]:
-    return await list_overflow(call.admin, call.args.get("clusterName"), call.args.get("topic"))
+    topic = call.args.get("topic")
+    found = await list_overflow(call.admin, call.args.get("clusterName"), topic)
+    if topic is not None and not any(broker.topics or broker.problem for broker in found):
+        await call.admin.route(topic)  # ResponseError TOPIC_NOT_EXIST: there is no such topic
+    return found
 
 
 def _show(brokers: list[BrokerOverflow], screen: Screen) -> None:
@@ -44,7 +48,9 @@ def _show(brokers: list[BrokerOverflow], screen: Screen) -> None:
                 ).rstrip()
             )
     if not any(broker.topics for broker in brokers):
-        screen.line("no topic has an overflow policy (docs/overflow.md)")
+        topic = screen.args.get("topic")
+        which = "no topic has an" if topic is None else f"topic {topic} has no"
+        screen.line(f"{which} overflow policy (docs/overflow.md)")
 
 
 TOPIC_OVERFLOW: Final = AdminCommand(
