@@ -11,7 +11,8 @@ from kourou.errors import KourouError, ResponseError
 from kourou.protocol.bodies import ClusterInfo
 from kourou.protocol.bodies.codec import decode_body
 from kourou.protocol.codes import RequestCode, ResponseCode
-from kourou.protocol.names import RETRY_GROUP_TOPIC_PREFIX, is_inner_topic, is_retry_topic, retry_topic
+from kourou.protocol.names import is_inner_topic, retry_topic
+from kourou.protocol.pop.retry_topics import retry_groups
 from kourou.wording import nearest
 
 _NOT_THERE: Final = (
@@ -35,7 +36,7 @@ async def advice_on(
         if not masters:
             return "; no broker is registered there: start one, or check its namesrvAddr"
         topics = await admin.api.topic_names()
-        groups = {name.removeprefix(RETRY_GROUP_TOPIC_PREFIX) for name in topics if is_retry_topic(name)}
+        groups, _ = retry_groups(topics)
         if group is not None and group not in groups:
             tables = await asyncio.gather(*(group_configs(admin, master.address) for master in masters))
             groups.update(*tables)

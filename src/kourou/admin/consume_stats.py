@@ -8,7 +8,6 @@ from typing import Final
 from kourou.admin.connections import consumer_connection, replica_addresses
 from kourou.admin.session import Admin
 from kourou.admin.targets import call_each
-from kourou.admin.topics import topic_names
 from kourou.errors import KourouError, RemotingError, ResponseError
 from kourou.protocol.bodies import (
     ConsumerConnection,
@@ -21,7 +20,7 @@ from kourou.protocol.bodies import (
 )
 from kourou.protocol.codes import RequestCode, ResponseCode
 from kourou.protocol.headers import GetConsumeStatsRequestHeader
-from kourou.protocol.names import RETRY_GROUP_TOPIC_PREFIX, is_retry_topic, retry_topic
+from kourou.protocol.names import retry_topic
 from kourou.protocol.versions import version_desc
 from kourou.wording import counted
 
@@ -117,12 +116,6 @@ async def consume_stats(
         sum(queue.inflight for queue in queues),
         queues,
     )
-
-
-async def group_names(admin: Admin) -> list[str]:
-    """All groups that have a retry topic, sorted."""
-    names = await topic_names(admin)
-    return [name.removeprefix(RETRY_GROUP_TOPIC_PREFIX) for name in names if is_retry_topic(name)]
 
 
 async def group_summary(admin: Admin, group: str) -> GroupSummary:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from kourou.admin.config_pages import PAGE_SIZE, read_config_pages
-from kourou.admin.consume_stats import group_names
 from kourou.admin.session import Admin, BrokerAddress
 from kourou.admin.targets import Outcome, on_each
+from kourou.admin.topics import topic_names
 from kourou.errors import RemotingError, ResponseError
 from kourou.protocol.bodies import (
     DataVersion,
@@ -29,8 +30,7 @@ from kourou.protocol.headers import (
     GetAllSubscriptionGroupResponseHeader,
     GetSubscriptionGroupConfigRequestHeader,
 )
-
-"""Groups per request, as in Apache's tools; brokers of RocketMQ 4 always send all."""
+from kourou.protocol.pop.retry_topics import retry_groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +100,18 @@ async def consume_modes(
     return {(topic, group): mode for topic, groups in modes.items() for group, mode in groups.items()}
 
 
+async def modes_of_group(admin: Admin, group: str) -> dict[str, str]:
+    """PULL or POP by topic, where it is set for a group; both, if the masters differ. Brokers that do not
+    answer, or do not know the request, are left out."""
+    found: dict[str, set[str]] = {}
+    for master in await admin.masters():
+        with suppress(RemotingError, ResponseError):
+            for (topic, name), mode in (await consume_modes(admin, master.address)).items():
+                if name == group:
+                    found.setdefault(topic, set()).add(mode.mode.value)
+    return {topic: "/".join(sorted(modes)) for topic, modes in sorted(found.items())}
+
+
 # -- settings ----------------------------------------------------------------------------------------
 
 
@@ -133,11 +145,27 @@ async def group_configs(admin: Admin, address: str) -> dict[str, SubscriptionGro
     return await read_config_pages(read)
 
 
+async def group_names(admin: Admin, topics: Iterable[str] | None = None) -> list[str]:
+    """All groups that have a retry topic, sorted; `topics` are those of the cluster, if known already.
+
+    POP has retry topics for each topic of a group, of which the names could be those of other groups: then
+    the settings of the brokers decide."""
+    found, ambiguous = retry_groups(await topic_names(admin) if topics is None else topics)
+    if ambiguous:
+        found |= ambiguous & await _configured_groups(admin)
+    return sorted(found)
+
+
 async def all_group_names(admin: Admin) -> list[str]:
     """All groups, sorted: those with a retry topic, and those configured on a master."""
+    found, _ = retry_groups(await topic_names(admin))
+    return sorted(found | await _configured_groups(admin))
+
+
+async def _configured_groups(admin: Admin) -> set[str]:
     masters = await admin.masters()
     tables = await asyncio.gather(*(_known_groups(admin, master.address) for master in masters))
-    return sorted({*await group_names(admin), *(name for table in tables for name in table)})
+    return {name for table in tables for name in table}
 
 
 async def _known_groups(admin: Admin, address: str) -> dict[str, SubscriptionGroupConfig]:

@@ -14,7 +14,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from kourou.admin.consume_stats import GroupProgress, QueueProgress, consume_stats, group_names
+from kourou.admin.consume_stats import GroupProgress, QueueProgress, consume_stats
+from kourou.admin.groups import group_names
 from kourou.admin.running_info import GroupStatus, group_status
 from kourou.admin.session import Admin
 from kourou.admin.topics import topic_status

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from kourou.admin.config_pages import PAGE_SIZE, read_config_pages
@@ -10,7 +11,7 @@ from kourou.admin.each import map_each
 from kourou.admin.session import Admin, command_line, replica_address
 from kourou.admin.targets import Outcome, call_each, masters_of, on_each
 from kourou.client.core.strategies import AllocateAveragely
-from kourou.errors import ConfigError, KourouError, ResponseError
+from kourou.errors import ConfigError, KourouError, RemotingError, ResponseError
 from kourou.protocol.bodies import (
     BrokerData,
     ClusterInfo,
@@ -262,6 +263,20 @@ async def topic_config(admin: Admin, address: str, topic: str) -> TopicConfig | 
             return None
         raise
     return decode_body(answer.body, TopicConfig)
+
+
+async def topic_attributes(admin: Admin, topic: str) -> dict[str, dict[str, str]]:
+    """The attributes of a topic at each of its brokers, by the broker's name. Brokers that do not answer, or
+    do not know the request, are left out."""
+    route = await admin.route(topic)
+    found: dict[str, dict[str, str]] = {}
+    for broker in sorted(route.broker_datas, key=lambda each: each.broker_name):
+        address = replica_address(broker)
+        with suppress(RemotingError, ResponseError):
+            config = None if address is None else await topic_config(admin, address, topic)
+            if config is not None:
+                found[broker.broker_name] = dict(sorted(config.attributes.items()))
+    return found
 
 
 async def topic_configs(admin: Admin, address: str) -> dict[str, TopicConfig]:

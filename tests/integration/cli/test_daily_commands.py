@@ -86,7 +86,21 @@ def test_a_topic_from_creation_to_deletion() -> None:
 def test_a_topic_on_one_broker_by_its_type() -> None:
     attributes = "-a", "overflow.policy=reject", "-a", "overflow.bytes=64m"
     ok("topic", "create", "Small", "-q", "1", "-b", "broker-b", "--type", "fifo", *attributes)
-    assert ok("topic", "show", "Small", "--json").json["queues"][0]["broker_name"] == "broker-b"
+    shown = ok("topic", "show", "Small", "--json").json
+    assert shown["queues"][0]["broker_name"] == "broker-b"
+    assert shown["attributes"]["broker-b"] == {
+        "message.type": "FIFO",
+        "overflow.bytes": "64m",
+        "overflow.policy": "reject",
+    }
+    assert (
+        "attributes  message.type=FIFO, overflow.bytes=64m, overflow.policy=reject"
+        in ok("topic", "show", "Small").lines
+    )
+    again = run_kourou("topic", "create", "Small", "--if-missing", "--type", "mixed")
+    assert again.exit_code == 0 and again.stdout == "topic Small already exists\n"
+    assert "topic Small is not as requested: message.type is FIFO, not MIXED, at broker-b" in again.stderr
+    ok("topic", "create", "Small", "--if-missing", "--type", "fifo")  # prints no note
     assert "is not in cluster Other, but in DefaultCluster" in (
         run_kourou("topic", "delete", "Small", "-c", "Other", "--yes").problem
     )
@@ -319,6 +333,10 @@ def test_a_group_from_its_first_member_to_its_deletion(mq: LocalCluster) -> None
         }
         shown = ok("group", "show", "billing")
         assert member["client_id"] in shown.stdout and "model    clustering" in shown.lines
+        assert "mode     as its members choose" in shown.lines
+        where = ["-n", mq.namesrv, "-c", "DefaultCluster"]
+        run_now(["setConsumeMode", *where, "-t", "Billed", "-g", "billing", "-m", "PULL"])
+        assert "mode     PULL of Billed" in ok("group", "show", "billing").lines
         refused = run_kourou("group", "delete", "billing", "--yes").problem
         assert "group billing has 1 member online, which would create it again; stop them first" in refused
 

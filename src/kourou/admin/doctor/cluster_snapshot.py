@@ -17,6 +17,7 @@ from kourou.admin.connections import consumer_connection
 from kourou.admin.consume_stats import GroupProgress, consume_stats
 from kourou.admin.doctor.findings import NotChecked
 from kourou.admin.each import map_each
+from kourou.admin.groups import group_names
 from kourou.admin.replication import SlaveLag
 from kourou.admin.running_info import RunningInfo, running_info
 from kourou.admin.session import Admin, BrokerAddress, command_line
@@ -31,7 +32,6 @@ from kourou.protocol.names import (
     is_retry_topic,
     is_system_topic,
     reply_topic,
-    retry_topic,
 )
 
 _NOT_A_TROUBLE: Final = frozenset(
@@ -178,7 +178,7 @@ async def take_snapshot(admin: Admin, cluster: str | None, watch_s: float) -> Cl
         raise ConfigError("no broker is registered at the name server; start one, or give another with -n")
     snapshot.brokers = list(await asyncio.gather(*(_broker(admin, place) for place in places)))
     await _read_routes(snapshot)
-    groups = [topic.removeprefix(retry_topic("")) for topic in snapshot.routes if is_retry_topic(topic)]
+    groups = await group_names(admin, snapshot.routes)
     snapshot.groups = [view for view in await map_each(groups, lambda group: _group(snapshot, group)) if view]
     snapshot.dead_letters = await _dead_letters(snapshot)
     return snapshot

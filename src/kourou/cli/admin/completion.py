@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from kourou.admin.consume_stats import group_names
+from kourou.admin.groups import group_names
 from kourou.admin.session import Admin
 from kourou.admin.topics import topic_names, user_topic_names
 from kourou.cli.admin.command import AdminCommand, Call, MissingCommand

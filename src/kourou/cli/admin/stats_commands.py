@@ -11,7 +11,6 @@ from kourou.admin.consume_stats import (
     GroupSummary,
     QueueProgress,
     consume_stats,
-    group_names,
     group_summary,
 )
 from kourou.admin.monitoring import (
@@ -26,11 +25,13 @@ from kourou.admin.monitoring import (
 )
 from kourou.admin.running_info import with_client_ips
 from kourou.admin.topic_stats import TopicFlow, TopicFlows, all_flows
+from kourou.admin.topics import topic_names
 from kourou.cli.admin.command import AdminCommand, Call
 from kourou.cli.admin.formatting import cut, format_time, java_message_queue
 from kourou.cli.admin.options import flag, value
 from kourou.cli.admin.screen import Screen
 from kourou.protocol.bodies import ConsumeType, MessageQueue
+from kourou.protocol.names import RETRY_GROUP_TOPIC_PREFIX, is_retry_topic
 
 _AT_ONCE: Final = 8
 """Groups queried in parallel."""
@@ -50,7 +51,12 @@ async def _consumer_progress(call: Call) -> GroupProgress | list[GroupSummary]:
 
 
 async def _all_groups(call: Call) -> list[GroupSummary]:
-    groups = await group_names(call.admin)
+    # One for each retry topic, those of POP included, as Apache lists them.
+    groups = [
+        name.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
+        for name in await topic_names(call.admin)
+        if is_retry_topic(name)
+    ]
     found: list[GroupSummary] = []
     for begin in range(0, len(groups), _AT_ONCE):
         call.screen.progress(f"{begin} of {len(groups)} groups")

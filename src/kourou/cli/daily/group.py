@@ -11,7 +11,7 @@ import click
 from kourou.admin.connections import consumer_connection
 from kourou.admin.consume_stats import GroupProgress, QueueProgress, consume_stats, group_summary
 from kourou.admin.group_offsets import TO_THE_END, MovedQueue, QueueOffset, reset_offsets_either_way
-from kourou.admin.groups import all_group_names, delete_group
+from kourou.admin.groups import all_group_names, delete_group, modes_of_group
 from kourou.admin.running_info import queue_holders
 from kourou.admin.session import Admin
 from kourou.admin.targets import Outcome
@@ -113,6 +113,8 @@ class _GroupView:
     message_model: str | None
     consume_type: str | None
     subscriptions: dict[str, str]
+    modes: dict[str, str]
+    """Whether it pulls or pops, by topic, where this is set (setConsumeMode)."""
     members: list[_Member]
     queues: list[_Queue]
 
@@ -151,6 +153,7 @@ async def _group_view(admin: Admin, group: str, topic: str | None) -> _GroupView
         connection.message_model,
         connection.consume_type,
         {name: data.sub_string for name, data in sorted(connection.subscription_table.items())},
+        await modes_of_group(admin, group),
         [
             _Member(member.client_id, member.client_addr, member.language, version_desc(member.version))
             for member in sorted(connection.connection_set, key=lambda member: member.client_id)
@@ -207,6 +210,8 @@ def _show_group(session: Session, view: _GroupView, has_holders: bool) -> None:
     screen.line(f"group    {view.group}")
     screen.line(f"model    {(view.message_model or '-').lower()}")
     screen.line(f"topics   {', '.join(topic for topic in topics if not is_retry_topic(topic)) or '-'}")
+    modes = ", ".join(f"{mode} of {topic}" for topic, mode in view.modes.items())
+    screen.line(f"mode     {modes or 'as its members choose'}")
     screen.line(f"lag      {lag}, {view.consume_tps} consumed per second")
     screen.line(f"members  {len(view.members)}")
     if view.members:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Final
@@ -12,11 +13,13 @@ import click
 from kourou.admin.connections import consumers_of_topic
 from kourou.admin.session import Admin
 from kourou.admin.targets import Outcome, master_addresses
+from kourou.admin.topic_kinds import TopicKind
 from kourou.admin.topics import (
     QueueStatus,
     all_topic_clusters,
     create_topic_on,
     delete_topic,
+    topic_attributes,
     topic_names,
     topic_places,
     topic_status,
@@ -32,14 +35,17 @@ from kourou.cli.usage import OneLineGroup
 from kourou.errors import ConfigError
 from kourou.protocol.bodies import TopicConfig
 from kourou.protocol.names import topic_problem
+from kourou.protocol.priority import MESSAGE_TYPE
 from kourou.wording import counted
 
 topic_app = OneLineGroup("topic", help="List, show, create and delete topics.")
 
+_IMPLIED: Final = {MESSAGE_TYPE: TopicKind.NORMAL.value}
+
 DEFAULT_QUEUES: Final = 8  # the default of mqadmin updateTopic
 _ROUTE_TIMEOUT_S: Final = 5.0
 _ROUTE_PAUSE_S: Final = 0.05
-_TYPES: Final = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY")
+_TYPES: Final = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "MIXED")
 _topic = click.argument("topic", shell_complete=complete_topics)
 
 
@@ -70,6 +76,8 @@ class _TopicView:
     messages: int
     put_tps: float
     groups: list[str]
+    attributes: dict[str, dict[str, str]]
+    """By broker."""
     queues: list[QueueStatus]
     silent: list[Outcome]
 
@@ -88,6 +96,8 @@ async def show_topic(session: Session, *, topic: str) -> None:
         screen.line(f"clusters  {', '.join(view.clusters)}")
         screen.line(f"messages  {view.messages}, {view.put_tps} sent per second")
         screen.line(f"groups    {', '.join(view.groups) or '-'}")
+        for line in _attribute_lines(view.attributes):
+            screen.line(line)
         screen.line()
         rows = [
             (
@@ -115,9 +125,22 @@ async def _topic_view(admin: Admin, topic: str) -> _TopicView:
         sum(queue.max_offset - queue.min_offset for queue in status.queues),
         round(status.put_tps, 2),
         await consumers_of_topic(admin, topic),
+        await topic_attributes(admin, topic),
         status.queues,
         status.silent,
     )
+
+
+def _attribute_lines(attributes: dict[str, dict[str, str]]) -> Iterator[str]:
+    """One line if all brokers have the same attributes, none if they have none; else one for each."""
+    texts = {
+        broker: ", ".join(f"{name}={value}" for name, value in found.items()) or "-"
+        for broker, found in attributes.items()
+    }
+    if len(set(texts.values())) > 1:
+        yield from (f"attributes at {broker}  {text}" for broker, text in texts.items())
+    elif (text := next(iter(texts.values()), "-")) != "-":
+        yield f"attributes  {text}"
 
 
 # -- create, delete ----------------------------------------------------------------------------------
@@ -146,7 +169,7 @@ async def _topic_view(admin: Admin, topic: str) -> _TopicView:
     metavar="NAME=VALUE",
     help="An attribute, such as overflow.policy=reject; may be repeated.",
 )
-@click.option("--if-missing", is_flag=True, help="Do nothing if it exists.")
+@click.option("--if-missing", is_flag=True, help="Do nothing if it exists, but say what differs.")
 @cluster_command
 async def create(
     session: Session,
@@ -163,6 +186,7 @@ async def create(
     admin = session.admin
     if problem := topic_problem(topic):
         raise ConfigError(problem)
+    changes = _attributes(attributes, message_type)
     if await admin.api.topic_route(topic) is not None:
         if not if_missing:
             raise ConfigError(
@@ -172,8 +196,12 @@ async def create(
             {"topic": topic, "created": False, "queues": None, "brokers": []},
             lambda: session.screen.line(f"topic {topic} already exists"),
         )
+        if differences := await _differences(admin, topic, changes):
+            session.note(
+                f"topic {topic} is not as requested: {'; '.join(differences)}; mqadmin updateTopic changes it"
+            )
         return
-    config = TopicConfig(topic, queues, queues, attributes=_attributes(attributes, message_type))
+    config = TopicConfig(topic, queues, queues, attributes=changes)
     addresses = await master_addresses(
         admin, broker=broker, cluster=None if broker else await _only_cluster(admin, cluster)
     )
@@ -209,6 +237,16 @@ def _attributes(texts: tuple[str, ...], message_type: str | None) -> dict[str, s
             raise UsageError(f"--attribute {text}: must be NAME=VALUE, such as overflow.messages=100000")
         found[f"+{name}"] = value
     return found
+
+
+async def _differences(admin: Admin, topic: str, changes: dict[str, str]) -> list[str]:
+    """Where the attributes of a topic that exists are not the requested ones."""
+    return [
+        f"{name} is {now}, not {value}, at {broker}"
+        for broker, found in (await topic_attributes(admin, topic)).items()
+        for name, value in ((signed[1:], value) for signed, value in changes.items())
+        if (now := found.get(name, _IMPLIED.get(name, "not set"))) != value
+    ]
 
 
 async def _is_routed(admin: Admin, topic: str, brokers: int) -> bool:

@@ -8,6 +8,7 @@ is known: both group and topic may contain `_`. Neither is `%RETRY%group`, the r
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from typing import Final
 
 from kourou.protocol.names import RETRY_GROUP_TOPIC_PREFIX, REVIVE_LOG_TOPIC_PREFIX
@@ -18,6 +19,7 @@ __all__ = [
     "pop_retry_topic",
     "pop_retry_topics",
     "popped_topic",
+    "retry_groups",
     "revive_topic",
     "topic_of_kind",
 ]
@@ -69,6 +71,26 @@ def popped_topic(topic: str, group: str) -> str:
         if topic.startswith(prefix):
             return topic[len(prefix) :]
     return topic
+
+
+def retry_groups(topics: Iterable[str]) -> tuple[set[str], set[str]]:
+    """The groups that these topics are retry topics of, and the names that are ambiguous: `%RETRY%a_b` is of
+    group `a_b`, or of group `a` and topic `b`. They are ambiguous only where `a` is a group, too."""
+    names = {
+        topic[len(RETRY_GROUP_TOPIC_PREFIX) :]
+        for topic in topics
+        if topic.startswith(RETRY_GROUP_TOPIC_PREFIX) and _SEPARATOR_V2 not in topic
+    }
+    ambiguous = {
+        name
+        for name in names
+        if any(
+            name[:place] in names
+            for place, character in enumerate(name)
+            if character == _SEPARATOR_V1 and place + 1 < len(name)
+        )
+    }
+    return names - ambiguous, ambiguous
 
 
 def revive_topic(cluster: str) -> str:

@@ -8,6 +8,7 @@ from kourou.protocol.pop.retry_topics import (
     PopTopicKind,
     pop_retry_topics,
     popped_topic,
+    retry_groups,
     revive_topic,
     topic_of_kind,
 )
@@ -27,6 +28,12 @@ def test_a_retry_topic_leads_back_to_the_topic(topic: str, group: str) -> None:
         name = topic_of_kind(topic, group, kind)
         assert popped_topic(name, group) == topic
         assert PopTopicKind.of(name) is kind
+
+
+def test_a_group_is_told_from_a_retry_topic_of_pop_where_the_name_allows_it() -> None:
+    topics = ["Jobs", "%RETRY%workers", "%RETRY%workers_Jobs", "%RETRY%workers+Jobs", "%RETRY%my_group"]
+    assert retry_groups(topics) == ({"workers", "my_group"}, {"workers_Jobs"})
+    assert retry_groups(["%RETRY%a_", "%RETRY%a", "%RETRY%_"]) == ({"a_", "a", "_"}, set())
 
 
 def test_the_revive_topic_is_of_the_cluster() -> None:
