@@ -215,12 +215,12 @@ def ci_tasks() -> list[Task]:
         *spark_suites(),
         suite(
             "without the kernel: broker",
-            (*found("tests/e2e/broker"), *found("tests/e2e/test_broker_bad_input.py"), *found("tests/crash")),
+            (*found("tests/e2e/broker"), *found("tests/e2e/test_broker_bad_input.py")),
             # The default tests work in memory.
             env={**_NO_KERNEL, "KOUROU_TEST_ON_DISK": "1"},
             cores=_WAITS,
             after=_AFTER_TESTS,
-            expected_s=150,
+            expected_s=90,
         ),
         interop(
             "without the kernel",

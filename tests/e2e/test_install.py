@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 VERSION = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["version"]
 KERNEL = "kourou/store/_kernel.abi3.so"
 PAGES = PROJECT / "src" / "kourou" / "console" / "pages"
+_SOURCES = (".py", ".pyi", ".proto")
 NO_COMPILER = "/nonexistent/cc"
 BUILD_SDIST = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
 
@@ -111,7 +112,7 @@ def test_the_wheel_has_the_whole_package_and_a_kernel_for_all_versions(tmp_path:
     sources = {
         str(path.relative_to(PROJECT / "src"))
         for path in (PROJECT / "src").rglob("*")
-        if path.is_file() and (path.suffix == ".py" or path.name == "py.typed" or PAGES in path.parents)
+        if path.is_file() and (path.suffix in _SOURCES or path.name == "py.typed" or PAGES in path.parents)
     }
     assert {name for name in names if ".dist-info/" not in name} == sources | {KERNEL}
     install(python, wheel)
