@@ -76,8 +76,6 @@ def _serve(config: ProxyConfig, log: LogConfig) -> None:
     from kourou.cli.service import Service, run_server
 
     async def started(server: ConfiguredProxy) -> None:
-        if server.problem:
-            show_notes([f"gRPC clients cannot be served yet: {server.problem}"])
         # Scripts look for the words of Apache's proxy.
         print(
             f"rocketmq-proxy startup successfully. {proxy_line(server)}\n{log_place(log)}\n"
@@ -130,11 +128,6 @@ class ConfiguredProxy:
     def probe_address(self) -> str | None:
         """`host:port` where health checks are answered by HTTP; None: nowhere."""
         return None if self._http is None else self._http.address
-
-    @property
-    def problem(self) -> str:
-        """Why clients cannot be served; empty: nothing is known to be wrong."""
-        return self._proxy.problem
 
     @property
     def tls_words(self) -> str:

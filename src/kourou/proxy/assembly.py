@@ -155,7 +155,7 @@ class Proxy:
 
     @property
     def problem(self) -> str:
-        """Why clients cannot be served, as far as it is known without a look; empty: nothing."""
+        """What keeps clients from being served, as far as it is known without a look; empty: nothing."""
         return "" if self._watch is None else self._watch.problem
 
     async def metric_families(self) -> list[Family]:

@@ -50,7 +50,7 @@ def server_context(config: ServerTlsConfig) -> ssl.SSLContext | None:
         if config.mode is TlsMode.ENFORCING:
             raise ConfigError(
                 f"{config.mode_key} is enforcing but there is no certificate; set tls.server.certPath "
-                "and tls.server.keyPath, or tls.test.mode.enable=true for a throw-away one"
+                "and tls.server.keyPath, or turn on tls.test.mode.enable for a throw-away one"
             )
         return None
     _check_certificate_user(config)

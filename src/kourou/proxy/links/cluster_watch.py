@@ -21,6 +21,7 @@ _LOOK_S: Final = 10.0
 _PROBE_EVERY: Final = 30
 """Looks between two requests without a signature: where it is refused, that is in the broker's audit log."""
 _START_S: Final = 1.0
+_NOT_SERVED: Final = "gRPC clients cannot be served: "
 
 
 class WatchedCluster(Protocol):
@@ -46,7 +47,7 @@ class ClusterWatch:
         self._looks_to_probe = 0
         self._has_looked = asyncio.Event()
         self.problem = ""
-        """Why clients cannot be served; empty: nothing is known to be wrong."""
+        """What keeps clients from being served; empty: nothing is known to be wrong."""
 
     async def start(self) -> None:
         """Look now and from now on. Name servers that do not answer are waited for only shortly."""
@@ -67,7 +68,7 @@ class ClusterWatch:
         """Look once, and log what has changed."""
         problem = await self._find_problem()
         if problem and problem != self.problem:
-            _log.warning("gRPC clients cannot be served: %s", problem)
+            _log.warning("%s", problem)
         elif self.problem and not problem:
             _log.info("the brokers can be reached, and gRPC clients be served")
         self.problem = problem
@@ -75,14 +76,14 @@ class ClusterWatch:
     async def _find_problem(self) -> str:
         why_not = await self._cluster.why_not_ready()
         if why_not is not None:
-            return why_not
+            return f"{_NOT_SERVED}{why_not}"
         if self._is_signing:
             return ""
         if not self._looks_to_probe:
             try:
                 self._refusal = await self._cluster.refusal_of_unsigned()
             except KourouError as error:
-                _log.debug("whether brokers want signatures is not known: %s", error)
-                return ""
+                return f"gRPC clients cannot use all brokers: {error}"
         self._looks_to_probe = (self._looks_to_probe or _PROBE_EVERY) - 1
-        return "" if self._refusal is None else f"{self._refusal} ({unsigned_remedy(self._refusal)})"
+        refusal = self._refusal
+        return "" if refusal is None else f"{_NOT_SERVED}{refusal} ({unsigned_remedy(refusal)})"

@@ -59,9 +59,9 @@ async def test_brokers_that_want_signatures_are_named_with_the_key_to_set(
     cluster.error = ConnectError("a:1", "refused")
     watch = ClusterWatch(cluster, TaskOwner("test"), is_signing=False)
     await watch.look()
-    assert not watch.problem
+    assert watch.problem == "gRPC clients cannot use all brokers: cannot connect to a:1: refused"
     cluster.error, cluster.refusal = None, refusal
     for _ in range(5):
         await watch.look()
     assert refusal in watch.problem and advice in watch.problem
-    assert len(caplog.messages) == 1 and cluster.probes == 2
+    assert caplog.messages[1:] == [watch.problem] and cluster.probes == 2
