@@ -14,9 +14,11 @@ import pytest
 from kourou import AsyncPopConsumer, AsyncProducer, Message, MessageExt, MessageQueue
 from kourou.admin.doctor.checks_groups import check_subscriptions, check_unheld_queues
 from kourou.admin.doctor.cluster_snapshot import take_snapshot
+from kourou.admin.groups import all_group_names, group_names, update_group
 from kourou.admin.running_info import running_info
 from kourou.admin.session import Admin
 from kourou.errors import LeaseExpiredError
+from kourou.protocol.bodies import SubscriptionGroupConfig
 from kourou.testing.cluster import Cluster, cluster
 from tests.e2e.client.kit.push_kit import (
     GROUP,
@@ -130,8 +132,16 @@ async def test_tools_see_what_is_popped_and_doctor_finds_nothing(tmp_path: Path)
                 assert max(each.last_pop_timestamp for each in info.mq_pop_table.values()) > 0
                 assert info.properties["consumerGroup"] == group
                 assert "MainThread" in (info.jstack or "")
+            # The retry topics of POP are no groups, unless brokers know a group of that name.
+            await make_topic(running, f"%RETRY%poppers_{TOPIC}")
+            assert await group_names(admin) == sorted([GROUP, "poppers"])
+            assert f"poppers_{TOPIC}" not in await all_group_names(admin)
             snapshot = await take_snapshot(admin, None, 0.0)
-            assert {"poppers", GROUP} <= {view.group for view in snapshot.groups}
+            assert {view.group for view in snapshot.groups} == {"poppers", GROUP}
+            await update_group(
+                admin, [running.brokers[0].address], SubscriptionGroupConfig(group_name=f"poppers_{TOPIC}")
+            )
+            assert f"poppers_{TOPIC}" in await group_names(admin)
             assert [*await check_unheld_queues(snapshot), *await check_subscriptions(snapshot)] == []
             assert snapshot.not_checked == []
 

@@ -6,6 +6,8 @@ import asyncio
 from pathlib import Path
 
 from kourou.admin.connections import consumer_connection
+from kourou.admin.doctor.checks_groups import check_unheld_queues
+from kourou.admin.doctor.cluster_snapshot import take_snapshot
 from kourou.admin.groups import update_group
 from kourou.admin.messages.messages import consume_directly
 from kourou.admin.running_info import running_info
@@ -165,6 +167,10 @@ async def test_what_brokers_know_of_consumers_and_ask_them(tmp_path: Path) -> No
         assert [member.client_id for member in online.connection_set] == ["client-1"]
         assert online.consume_type is ConsumeType.CONSUME_PASSIVELY
         assert list(online.subscription_table) == ["Orders"]
+        # Its queues have a consumer, although none is assigned.
+        snapshot = await take_snapshot(admin, None, 0.0)
+        assert [view.group for view in snapshot.groups] == ["consumers"]
+        assert (await check_unheld_queues(snapshot), snapshot.not_checked) == ([], [])
         # Its stack traces.
         asking = asyncio.ensure_future(running_info(admin, "consumers", "client-1", with_stacks=True))
         command = (await consumer.stream.next()).print_thread_stack_trace_command

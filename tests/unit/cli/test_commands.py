@@ -21,6 +21,7 @@ from kourou.cli.problems import run_command
 from kourou.cli.serving import ServerOptions, log_path
 from kourou.cli.usage import OneLineGroup
 from kourou.config import NamesrvConfig
+from kourou.config.proxy import ProxyConfig
 from kourou.errors import ConfigError
 from kourou.store.disk.file_lock import FileLock
 
@@ -570,6 +571,13 @@ def test_an_interrupt_is_no_stack_trace(capsys: pytest.CaptureFixture[str]) -> N
 
     assert exit_code(lambda: run_command("x", interrupt)) == 130
     assert capsys.readouterr().err == "x: interrupted\n"
+
+
+def test_help_of_a_proxy_has_its_defaults() -> None:
+    text = " ".join(CliRunner().invoke(app, ["proxy", "--help"]).stdout.split())
+    defaults = ProxyConfig()
+    assert f"(bindAddress); default: {defaults.bind_address}" in text
+    assert f"(grpcServerPort); default: {defaults.grpc_server_port}" in text
 
 
 def test_mqproxy_takes_apaches_spellings() -> None:
