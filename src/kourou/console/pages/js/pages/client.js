@@ -59,7 +59,7 @@ function Queues({ info }) {
 
 function State({ row }) {
   const { info } = row;
-  if (info.waitAckCount !== undefined) return html`<${Badge} kind="info">${t("client.popped", { count: number(info.waitAckCount) })}<//>`;
+  if (info.waitAckCount !== undefined) return html`<${Badge} kind="info">${t("client.popped", { count: info.waitAckCount < 0 ? "–" : number(info.waitAckCount) })}<//>`;
   if (info.droped) return html`<${Badge} kind="warn">${t("client.dropped")}<//>`;
   return info.locked ? html`<${Badge} kind="good">${t("client.locked")}<//>` : "–";
 }
