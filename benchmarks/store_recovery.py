@@ -27,6 +27,7 @@ from benchmarks._store_load import (
     write_log,
 )
 from kourou.store.disk.files import Files
+from kourou.store.kernel import choose_kernel
 from kourou.store.message_store import MessageStore
 from kourou.store.settings import MessageStoreConfig
 
@@ -65,8 +66,11 @@ class Derived:
 
 
 def start(root: Path) -> MessageStore:
-    """Open the store, which recovers it."""
-    return MessageStore.open(MessageStoreConfig(root=root), Files(), lambda: time.time_ns() // 1_000_000)
+    """Open the store as a broker does, which recovers it; `KOUROU_KERNEL=0` leaves it to Python."""
+    kernel = choose_kernel().kernel
+    return MessageStore.open(
+        MessageStoreConfig(root=root), Files(), lambda: time.time_ns() // 1_000_000, kernel=kernel
+    )
 
 
 def measure_start(root: Path, expected: int) -> Spent:
