@@ -16,7 +16,7 @@ help:            ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | sort
 
 # The kernel is compiled again when its source changes, and left out where there is no C compiler.
-$(READY): pyproject.toml constraints.txt setup.py src/kourou/store/_kernel.c src/kourou/store/_layout.h src/kourou/store/_sha1.h
+$(READY): pyproject.toml constraints.txt setup.py $(wildcard src/kourou/store/native/*)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Kourou needs Python 3.11 or newer; $(PYTHON) is older. Try: make PYTHON=/path/to/python3.11"; exit 1; }
 	@echo "setting up $(VENV), which takes a minute the first time"
@@ -99,7 +99,7 @@ docs: $(READY)   ## the pages of keys, options and metrics, from the code
 	@$(BIN)/python -m kourou.cli.metrics_reference docs/metrics.md
 
 layout: $(READY) ## the kernel's header of byte layouts, from the table in the code
-	@$(BIN)/python -m kourou.protocol.layout_header src/kourou/store/_layout.h
+	@$(BIN)/python -m kourou.protocol.layout_header src/kourou/store/native/layout.h
 
 bench: $(READY)  ## ours beside Apache's, the quick form; ARGS for another: benchmarks/results
 	@$(BIN)/python -m benchmarks $(ARGS)

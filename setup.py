@@ -20,11 +20,12 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import CCompilerError, ExecError, PlatformError
 
 VARIABLE = "KOUROU_KERNEL"
+SOURCES = "src/kourou/store/native"
 CHOICE = os.environ.get(VARIABLE, "")
 KERNEL = Extension(
     "kourou.store._kernel",
-    ["src/kourou/store/_kernel.c"],
-    depends=["src/kourou/store/_layout.h", "src/kourou/store/_sha1.h"],
+    [f"{SOURCES}/module.c"],
+    depends=[path.as_posix() for path in sorted(Path(SOURCES).glob("*.h"))],
     extra_compile_args=["-std=c11", "-O2"],
     # One binary for all versions from 3.11 on; the source says so too.
     py_limited_api=True,

@@ -1,10 +1,10 @@
 """A small mutation run over the code that orders writes and checks bounds: each change must make a test fail.
 
     .venv/bin/python .ci/mutants.py            all mutants; exit status 1 if one survives
-    .venv/bin/python .ci/mutants.py WORD...    those whose file or text contains one of these words
+    .venv/bin/python .ci/mutants.py WORD...    those whose files or text contain one of these words
 
 Works in a scratch copy of the tree. Mutants of the kernel are compiled by its tests. A mutant whose text is
-not in its file, exactly once, is an error: move it along with the code (tests/unit/test_mutants.py).
+not in its files, exactly once, is an error: move it along with the code (tests/unit/test_mutants.py).
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PYTHON = ROOT / ".venv" / "bin" / "python"
 TIMEOUT_S = 300
 
-KERNEL = "src/kourou/store/_kernel.c"
-HEADER = "src/kourou/store/_layout.h"
-SHA1 = "src/kourou/store/_sha1.h"
+KERNEL = "src/kourou/store/native/*.h"
 CYCLE = "src/kourou/broker/storage/commit_cycle.py"
 APPENDER = "src/kourou/store/log/log_appender.py"
 READER = "src/kourou/store/read/get_message.py"
@@ -54,22 +52,30 @@ _NOT_TESTED = ("subprocess.CalledProcessError", "error during collection", "no t
 
 @dataclass(frozen=True)
 class Mutant:
-    """`old`, which is in `file` once, becomes `new`; one of `tests` (arguments of pytest) must fail."""
+    """`old`, which is once in `files`, a path or a pattern, becomes `new`; one of `tests` (arguments of pytest)
+    must fail.
+    """
 
-    file: str
+    files: str
     old: str
     new: str
     tests: Sequence[str]
+
+    def places(self, root: Path) -> list[Path]:
+        """The files with the text, one for each time it is there."""
+        return [
+            path for path in sorted(root.glob(self.files)) for _ in range(path.read_text("utf-8").count(self.old))
+        ]
 
 
 MUTANTS = (
     # -- bounds of the kernel --------------------------------------------------------------------
     Mutant(KERNEL, "send.queue_id >= run->queue_nums", "send.queue_id > run->queue_nums", BOUNDS),
-    Mutant(HEADER, "MAX_PROPERTIES_BYTES 32767", "MAX_PROPERTIES_BYTES 32768", BOUNDS),
-    Mutant(HEADER, "MAX_TOPIC_BYTES_V1 127", "MAX_TOPIC_BYTES_V1 126", BOUNDS),
-    Mutant(HEADER, "SEND_QUEUE_ID_MIN 0", "SEND_QUEUE_ID_MIN -1", BOUNDS),
-    Mutant(HEADER, "SEND_FLAG_MAX 2147483647", "SEND_FLAG_MAX 2147483648LL", BOUNDS),
-    Mutant(HEADER, "RECORD_RECONSUME_TIMES_AT 72", "RECORD_RECONSUME_TIMES_AT 73", SENDS),
+    Mutant(KERNEL, "MAX_PROPERTIES_BYTES 32767", "MAX_PROPERTIES_BYTES 32768", BOUNDS),
+    Mutant(KERNEL, "MAX_TOPIC_BYTES_V1 127", "MAX_TOPIC_BYTES_V1 126", BOUNDS),
+    Mutant(KERNEL, "SEND_QUEUE_ID_MIN 0", "SEND_QUEUE_ID_MIN -1", BOUNDS),
+    Mutant(KERNEL, "SEND_FLAG_MAX 2147483647", "SEND_FLAG_MAX 2147483648LL", BOUNDS),
+    Mutant(KERNEL, "RECORD_RECONSUME_TIMES_AT 72", "RECORD_RECONSUME_TIMES_AT 73", SENDS),
     Mutant(KERNEL, "PyTuple_GetItem(target, 1) != run->broker_config", "0", FAST),
     Mutant(KERNEL, "PyTuple_GetItem(target, 0) != config", "0", FAST),
     Mutant(KERNEL, "length + run->own.size > MAX_PROPERTIES_BYTES", "length > MAX_PROPERTIES_BYTES", BOUNDS),
@@ -106,11 +112,11 @@ MUTANTS = (
     Mutant(KERNEL, "transaction == TRANSACTION_ROLLBACK ||", "0 ||", FITS),
     Mutant(KERNEL, "transaction == TRANSACTION_PREPARED ||", "0 ||", FITS),
     # -- signed sends ----------------------------------------------------------------------------
-    Mutant(SHA1, "return differs == 0;", "return 1;", SIGNED),
+    Mutant(KERNEL, "return differs == 0;", "return 1;", SIGNED),
     Mutant(KERNEL, "PyTuple_GetItem(account, 0) != run->broker_config", "0", SIGNED),
     Mutant(KERNEL, "if (may_send <= 0 || state.size", "if (may_send < 0 || state.size", SIGNED),
     Mutant(KERNEL, "        && compare_names(ahead->topic, topic) == 0)", "        )", SIGNED),
-    Mutant(SHA1, "if (block + 1 == blocks[lane]) {", "if (block + 1 == blocks[longest]) {", HASHES),
+    Mutant(KERNEL, "if (block + 1 == blocks[lane]) {", "if (block + 1 == blocks[longest]) {", HASHES),
     # -- the commit cycle ------------------------------------------------------------------------
     Mutant(CYCLE, "            failed.batch.answer(failed.status)\n", "", CYCLES),
     Mutant(CYCLE, "if self.waits_for_flush or self._flushing:", "if self.waits_for_flush:", CYCLES),
@@ -189,7 +195,7 @@ def main(words: Sequence[str]) -> int:
     chosen = [
         mutant
         for mutant in MUTANTS
-        if not words or any(word in f"{mutant.file} {mutant.old} {mutant.new}" for word in words)
+        if not words or any(word in f"{mutant.files} {mutant.old} {mutant.new}" for word in words)
     ]
     with tempfile.TemporaryDirectory(prefix="kourou-mutants-") as name:
         scratch = Path(name)
@@ -223,11 +229,13 @@ def copy_tree(scratch: Path) -> None:
 def run(scratch: Path, mutant: Mutant) -> str:
     """Test one mutant; `killed`, or what is wrong."""
     began = time.monotonic()
-    path = scratch / mutant.file
-    source = path.read_text("utf-8")
-    if source.count(mutant.old) != 1:
-        outcome = f"WRONG: the text is in the file {source.count(mutant.old)} times"
+    places = mutant.places(scratch)
+    name = ", ".join(path.name for path in places) or mutant.files
+    if len(places) != 1:
+        outcome = f"WRONG: the text is there {len(places)} times"
     else:
+        path = places[0]
+        source = path.read_text("utf-8")
         path.write_text(source.replace(mutant.old, mutant.new), "utf-8")
         problem = failure(scratch, mutant.tests)
         path.write_text(source, "utf-8")
@@ -239,7 +247,7 @@ def run(scratch: Path, mutant: Mutant) -> str:
             outcome = "killed"
     seconds = time.monotonic() - began
     change = f"{_short(mutant.old)} -> {_short(mutant.new)}"
-    print(f"{outcome:8} {seconds:5.1f} s  {Path(mutant.file).name}: {change}", flush=True)
+    print(f"{outcome:8} {seconds:5.1f} s  {name}: {change}", flush=True)
     return outcome
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 SOURCE = Path(__file__).parent / "loadgen.c"
-SHA1 = SOURCE.parents[1] / "src" / "kourou" / "store" / "_sha1.h"
+SHA1 = SOURCE.parents[1] / "src" / "kourou" / "store" / "native" / "sha1.h"
 # Past its measured time: connecting, creating topics, warming up, draining.
 SPARE_S = 120
 LONGEST_S = 3_600

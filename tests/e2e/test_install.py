@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 VERSION = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["version"]
 KERNEL = "kourou/store/_kernel.abi3.so"
+NATIVE = "src/kourou/store/native"
 PAGES = PROJECT / "src" / "kourou" / "console" / "pages"
 _SOURCES = (".py", ".pyi", ".proto")
 NO_COMPILER = "/nonexistent/cc"
@@ -94,9 +95,9 @@ def test_the_kernel_can_be_left_out_on_purpose(tmp_path: Path) -> None:
 def test_a_checkout_does_not_keep_the_kernel_of_an_earlier_build(
     tmp_path: Path, variables: dict[str, str]
 ) -> None:
-    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "src/kourou/store/_kernel.c"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(PROJECT / name, tmp_path / name)
+    shutil.copytree(PROJECT / NATIVE, tmp_path / NATIVE)
     (tmp_path / "src/kourou/store/__init__.py").touch()
     earlier = tmp_path / "src" / KERNEL
     earlier.touch()
@@ -136,5 +137,6 @@ def test_the_sdist_has_what_a_build_needs(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / f"kourou-{VERSION}.tar.gz") as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     needed = {"setup.py", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "src/pyspark_kourou.py"}
-    assert needed | {"src/kourou/store/_kernel.c", "src/kourou/py.typed"} <= names
+    native = {str(path.relative_to(PROJECT)) for path in (PROJECT / NATIVE).iterdir()}
+    assert needed | native | {"src/kourou/py.typed"} <= names
     assert not [name for name in names if name.startswith(("tests", "docs", "build")) or name.endswith(".so")]

@@ -1,7 +1,7 @@
 """Byte layouts that more than one module reads, and their bounds: each is described here, and only here.
 
 A layout is a row of big-endian fields without gaps. From it come the `struct.Struct` of one record, the
-description of a numpy dtype for many, and the header `_layout.h` of the compiled kernel (layout_header.py):
+description of a numpy dtype for many, and the header `layout.h` of the compiled kernel (layout_header.py):
 
     RECORD            head of a message in the CommitLog, and so in every pull response
     CQ_UNIT           entry of a ConsumeQueue

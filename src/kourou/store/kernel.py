@@ -1,4 +1,4 @@
-"""The compiled kernel: the fast path of a broker in C (`_kernel.c`), an optional part of the package.
+"""The compiled kernel: the fast path of a broker in C (`native/`), an optional part of the package.
 
 Without it Python code does the same, with the same bytes: it only saves time. The broker's controller
 chooses once, by `choose_kernel`, and passes the result on.

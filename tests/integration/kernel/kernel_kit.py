@@ -44,8 +44,7 @@ from kourou.transport.settings import ConnectionLimits
 from tests.e2e.broker.broker_kit import config
 
 PROJECT = Path(__file__).parents[3]
-SOURCE = PROJECT / "src" / f"{MODULE.replace('.', '/')}.c"
-HEADERS = [SOURCE.with_name(name) for name in ("_layout.h", "_sha1.h")]
+SOURCES = PROJECT / "src/kourou/store/native"
 FLAGS_VARIABLE = "KOUROU_TEST_KERNEL_FLAGS"
 """More flags for the compiler: a nightly suite has the kernel checked by sanitizers (.ci/suites.py)."""
 NOW_MS = 1_700_000_000_000
@@ -66,9 +65,9 @@ def build_problem() -> str | None:
 def build() -> ModuleType:
     """The kernel, compiled with every warning an error; once for all workers, and again when it changes."""
     flags = os.environ.get(FLAGS_VARIABLE, "").split()
-    parts = b"".join(path.read_bytes() for path in (SOURCE, *HEADERS)) + repr(flags).encode()
+    parts = b"".join(path.read_bytes() for path in sorted(SOURCES.iterdir())) + repr(flags).encode()
     digest = hashlib.sha256(parts).hexdigest()[:16]
-    library = PROJECT / "build" / "test-kernel" / digest / f"{SOURCE.stem}.abi3.so"
+    library = PROJECT / "build" / "test-kernel" / digest / f"{MODULE.rpartition('.')[2]}.abi3.so"
     if not library.exists():
         library.parent.mkdir(parents=True, exist_ok=True)
         compiled = library.with_name(f"{os.getpid()}.so")
@@ -93,7 +92,7 @@ def _compile(library: Path, flags: Sequence[str]) -> None:
         *warnings,
         *flags,
         include,
-        str(SOURCE),
+        str(SOURCES / "module.c"),
         "-o",
         str(library),
     ]

@@ -1,4 +1,4 @@
-/* Whether the SHA-1 of _sha1.h by the processor's instructions computes what its portable form does, on any x86-64:
+/* Whether the SHA-1 of sha1.h by the processor's instructions computes what its portable form does, on any x86-64:
    the instructions are replaced by what Intel's manual says they do. Prints nothing and ends with 0 if so. */
 
 #include <immintrin.h>
@@ -69,7 +69,7 @@ static __m128i sha1rnds4(__m128i first, __m128i second, int kind)
 #define _mm_sha1nexte_epu32 sha1nexte
 #define _mm_sha1rnds4_epu32 sha1rnds4
 
-#include "_sha1.h"
+#include "sha1.h"
 
 int main(void)
 {

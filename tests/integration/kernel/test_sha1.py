@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.integration.kernel.kernel_kit import SOURCE
+from tests.integration.kernel.kernel_kit import SOURCES
 
 FORMS = {"portable": 0, "lanes": 1, "instructions": 2}
 LANES = 8
@@ -96,7 +96,7 @@ def test_the_form_by_instructions_is_right_where_the_processor_has_none(
 ) -> None:
     """They are replaced by what Intel's manual says they do."""
     program, source = tmp_path / "sha1", Path(__file__).with_name("sha1_by_instructions.c")
-    flags = ["-std=c11", "-O1", "-w", f"-I{SOURCE.parent}"]
+    flags = ["-std=c11", "-O1", "-w", f"-I{SOURCES}"]
     subprocess.run(["cc", *flags, str(source), "-o", str(program)], check=True)
     done = subprocess.run([str(program)], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "")

@@ -13,7 +13,7 @@ from kourou.protocol.headers.send import SendMessageRequestHeaderV2
 from kourou.protocol.layout import I2, I4, I8, RECORD, RECORD_HEADS, SEND_FIELDS, U1, U2, U4, Kind, Layout
 from kourou.protocol.layout_header import c_header
 
-HEADER = Path(__file__).parents[3] / "src/kourou/store/_layout.h"
+HEADER = Path(__file__).parents[3] / "src/kourou/store/native/layout.h"
 LAYOUTS = [value for value in vars(layout).values() if isinstance(value, Layout)]
 LAYOUTS += [head for flags, head in RECORD_HEADS.items() if flags]
 

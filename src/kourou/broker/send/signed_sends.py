@@ -4,7 +4,7 @@
     RequestCheck(check, fast_sends=SignedSends(sender))
         check accepts a send  ──► learn ──► accounts: access key → (ruling, signing state, topics, identities
                                                 │                                   of producers)
-                                                └──► verifies the signature of each send (store/_kernel.c)
+                                                └──► verifies the signature of each send (store/native)
 
 The kernel accepts a send if its account is known under the current ruling, may send to the topic and as the
 idempotent producer, if it is of one, and has signed all fields and the body. Everything else takes the slow

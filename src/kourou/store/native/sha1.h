@@ -1,4 +1,5 @@
-/* HMAC-SHA1, as requests are signed with it, of one text or of eight at once. Included by _kernel.c only.
+/* HMAC-SHA1, as requests are signed with it, of one text or of eight at once. Without Python: the load generator of
+   benchmarks/ includes it too.
 
    The portable form is always there. x86-64 has two faster ones, chosen when the module is loaded
    (`sha1_choose`): the processor's own instructions for SHA-1, or AVX2 with a text in each of eight lanes. A form
@@ -6,6 +7,8 @@
 
    SHA-1 is broken where somebody may choose two texts with the same hash; HMAC-SHA1 is not, and it is what
    RocketMQ's clients sign with. */
+
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>

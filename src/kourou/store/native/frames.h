@@ -1,0 +1,86 @@
+/* Frames of the remoting protocol, and which of them are sends. */
+
+#pragma once
+
+#include "bytes.h"
+
+enum { JSON = SERIALIZE_JSON, BINARY = SERIALIZE_ROCKETMQ, ONEWAY = 2 };
+
+/* Header and body follow the prefix. The mark holds the serialization type and, in the lower 24 bits, the length of
+   the header. */
+enum { MAX_NUMBERS_BYTES = 4 * 24 }; /* in a response: three of them, with their lengths */
+
+struct frame {
+    unsigned type;
+    struct span header, body;
+    Py_ssize_t size;
+};
+
+/* Read the frame at the start of `rest`; false if it is incomplete or malformed. */
+static int read_frame(struct span rest, struct frame *frame)
+{
+    if (rest.size < FRAME_BYTES)
+        return 0;
+    uint64_t length = GET(rest.at, FRAME_LENGTH), mark = GET(rest.at, FRAME_MARK);
+    uint64_t header = mark & MAX_HEADER_BYTES;
+    if (length > (uint64_t)(rest.size - FRAME_LENGTH_BYTES) || header + FRAME_LENGTH_BYTES > length)
+        return 0;
+    frame->type = (unsigned)(mark >> 24);
+    frame->size = FRAME_LENGTH_BYTES + (Py_ssize_t)length;
+    frame->header = (struct span){rest.at + FRAME_BYTES, (Py_ssize_t)header};
+    frame->body = (struct span){frame->header.at + header, frame->size - FRAME_BYTES - (Py_ssize_t)header};
+    return 1;
+}
+
+/* Both codes may carry a batch: the field `m` decides. */
+static int is_send(int64_t code)
+{
+    return code == SEND_MESSAGE_V2 || code == SEND_BATCH_MESSAGE;
+}
+
+#define TEXT_OF(number) #number
+#define JSON_CODE(code) "{\"code\":" TEXT_OF(code) ","
+
+static int starts_with(struct span span, const char *start)
+{
+    return span.size >= (Py_ssize_t)strlen(start) && memcmp(span.at, start, strlen(start)) == 0;
+}
+
+/* Whether a frame is a send, by its first bytes. Clients write the code first; in a binary header it is always
+   first. */
+static int looks_like_send(const struct frame *frame)
+{
+    struct span header = frame->header;
+    if (frame->type == BINARY)
+        return header.size >= BINARY_COMMAND_CODE_BYTES && is_send((int64_t)GET(header.at, BINARY_COMMAND_CODE));
+    return frame->type == JSON
+           && (starts_with(header, JSON_CODE(SEND_MESSAGE_V2)) || starts_with(header, JSON_CODE(SEND_BATCH_MESSAGE)));
+}
+
+PyDoc_STRVAR(sends_end_doc,
+"sends_end(data, position, max_frame_bytes)\n"
+"\n"
+"The end of the sends in `data` from `position` on, as complete frames without a gap.");
+
+static PyObject *sends_end(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    (void)module;
+    if (count != 3 || !PyBytes_Check(args[0])) {
+        PyErr_SetString(PyExc_TypeError, "sends_end takes bytes and two numbers");
+        return NULL;
+    }
+    const struct span data = span_of(args[0]);
+    struct span rest = data;
+    struct frame frame;
+    Py_ssize_t position = PyLong_AsSsize_t(args[1]), max_bytes = PyLong_AsSsize_t(args[2]);
+    if (PyErr_Occurred())
+        return NULL;
+    if (position < 0 || position > rest.size) {
+        PyErr_SetString(PyExc_ValueError, "the position is outside the data");
+        return NULL;
+    }
+    rest = (struct span){rest.at + position, rest.size - position};
+    while (read_frame(rest, &frame) && frame.size <= max_bytes && looks_like_send(&frame))
+        rest = (struct span){rest.at + frame.size, rest.size - frame.size};
+    return PyLong_FromSsize_t(data.size - rest.size);
+}

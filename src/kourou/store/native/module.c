@@ -1,0 +1,79 @@
+/* kourou.store._kernel: the fast path of a broker, compiled. Optional: without it Python code does the same.
+   store/kernel.py imports it; setup.py builds it. One translation unit: this file includes the headers beside it.
+
+   sends_end      frames.h          the end of the complete frames with sends in the bytes that a connection has read
+   encode_sends   sends.h           ordinary sends of a commit cycle: records, units, index entries, responses
+   check_entries  staged_entries.h  whether the entries of a batch may be staged as they are
+   encode_staged  staged_entries.h  staged entries that are published: records, units, index entries
+   gather         pulls.h           the records of a pull, concatenated
+   read_records   records.h         records of a log, as a slave or a recovery reads them: units and index entries
+   encode_again   messages_again.h  popped messages that come again: records, units, index entries
+   units_fit      units.h           whether units of a queue match their records
+   checksum       checksum.h        CRC of a body, as records store it
+   signing_state, signatures   signatures.h   HMAC-SHA1, as requests are signed
+
+   The order in which to read them: bytes, checksum, frames, json, send_head, properties, run, sequences, batches,
+   pieces, signed_sends, sends; the others stand alone.
+
+   Anything out of the ordinary is left to the slow path, from that send on. So nothing here reports what is
+   wrong with a request, and no object of the caller is modified. Everything a peer has sent is read within its
+   length; a field that the slow path might interpret differently is not accepted. The bytes are those that the
+   slow path produces: tests/integration/kernel compares the two. Positions, sizes and bounds come from layout.h.
+
+   Only the stable ABI of Python 3.11 is used, so that one binary serves every later version. It has functions
+   in place of the macros that access objects directly: what every message needs is looked up once and kept. */
+
+#include "batches.h"
+#include "messages_again.h"
+#include "pulls.h"
+#include "records.h"
+#include "sends.h"
+#include "signatures.h"
+#include "staged_entries.h"
+#include "units.h"
+
+#define INTERFACE 14
+
+static PyMethodDef functions[] = {
+    {"sends_end", (PyCFunction)(void (*)(void))sends_end, METH_FASTCALL, sends_end_doc},
+    {"encode_sends", encode_sends, METH_VARARGS, encode_sends_doc},
+    {"check_entries", check_entries, METH_VARARGS, check_entries_doc},
+    {"encode_staged", encode_staged, METH_VARARGS, encode_staged_doc},
+    {"gather", (PyCFunction)(void (*)(void))gather, METH_FASTCALL, gather_doc},
+    {"read_records", read_records, METH_VARARGS, read_records_doc},
+    {"encode_again", encode_again, METH_VARARGS, encode_again_doc},
+    {"units_fit", units_fit, METH_VARARGS, units_fit_doc},
+    {"checksum", checksum_of, METH_O, checksum_doc},
+    {"signing_state", signing_state, METH_O, signing_state_doc},
+    {"signatures", signatures, METH_VARARGS, signatures_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "kourou.store._kernel", "The fast path of a Kourou broker, compiled.", -1, functions,
+    NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__kernel(void)
+{
+    PyObject *zlib = PyImport_ImportModule("zlib");
+    if (zlib == NULL)
+        return NULL;
+    crc32_function = PyObject_GetAttrString(zlib, "crc32");
+    Py_DECREF(zlib);
+    make_crc_table();
+    can_fold = CAN_FOLD;
+    sha1_choose();
+    name_next_queue_offset = PyUnicode_InternFromString("next_queue_offset");
+    name_encoder = PyUnicode_InternFromString("encoder");
+    name_topic = PyUnicode_InternFromString("topic");
+    name_topic_part = PyUnicode_InternFromString("topic_part");
+    name_magic = PyUnicode_InternFromString("magic");
+    name_queue_id = PyUnicode_InternFromString("queue_id");
+    PyObject *module = PyModule_Create(&definition);
+    if (PyErr_Occurred() || PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0) {
+        Py_XDECREF(module);
+        return NULL;
+    }
+    return module;
+}

@@ -1,0 +1,196 @@
+/* All sends of a commit cycle. */
+
+#pragma once
+
+#include "batches.h"
+#include "pieces.h"
+#include "signed_sends.h"
+
+/* Read the properties of a send into `text`: their length, -1 if they need the slow path, -2 with an error set. */
+static Py_ssize_t read_text(struct run *run, const struct value *properties)
+{
+    char *text = reserve_fresh(&run->text, (size_t)properties->span.size + 1);
+    if (text == NULL)
+        return -2;
+    Py_ssize_t length = unescape(properties, text);
+    if (length < 0)
+        return -1;
+    int is_valid = properties->is_ascii ? 1 : is_utf8((struct span){text, length});
+    if (is_valid <= 0)
+        return is_valid - 1;
+    if (length > 0 && text[length - 1] != PROPERTY_SEPARATOR)
+        text[length++] = PROPERTY_SEPARATOR;
+    return length;
+}
+
+/* One send: 1 if it is encoded, 0 if it needs the slow path, -1 with an error set. */
+static int encode_send(struct run *run, const struct frame *frame)
+{
+    struct send send;
+    struct properties found;
+    int is_read = run->accounts == NULL ? read_send(frame, &send, NULL) : read_verified(run, frame, &send);
+    if (is_read <= 0)
+        return is_read;
+    int is_known = find_topic(run, send.topic);
+    if (is_known <= 0)
+        return is_known;
+    if (send.queue_id >= run->queue_nums)
+        return 0;
+    Py_ssize_t length = read_text(run, &send.properties);
+    if (length < 0)
+        return (int)length + 1;
+    if (length + run->own.size > MAX_PROPERTIES_BYTES
+        || !read_properties((struct span){run->text.at, length}, run->own, &run->slow_path_names, &found)
+        || (send.is_batch && found.sequence.size))
+        return PyErr_Occurred() ? -1 : 0;
+    struct queue *queue = find_queue(run, send.queue_id);
+    if (queue == NULL)
+        return PyErr_Occurred() ? -1 : 0;
+    int64_t queue_offset = queue->next;
+    run->phy_offsets.size = 0;
+    int is_encoded = send.is_batch ? encode_batch(run, queue, &send, frame->body)
+                                 : encode_one(run, queue, &send, &found, frame->body);
+    if (is_encoded <= 0 || send.flag == ONEWAY)
+        return is_encoded;
+    return add_response(run, frame->type, &send, found.uniq_key, queue_offset) ? 1 : -1;
+}
+
+/* Allocate about the room that the records need: they are shorter than their frames, except for batches. The structure
+   of the groups is checked later, when they are read. */
+static int make_room(struct run *run, PyObject *groups)
+{
+    Py_ssize_t total = 4096;
+    for (Py_ssize_t group = 0, count = PyList_Size(groups); group < count; group++) {
+        PyObject *pieces = PyTuple_GetItem(PyList_GetItem(groups, group), 0);
+        for (Py_ssize_t at = 0, pieces_count = pieces == NULL ? 0 : PyList_Size(pieces); at < pieces_count; at++) {
+            PyObject *piece = PyList_GetItem(pieces, at), *end = PyTuple_GetItem(piece, 2);
+            if (end != NULL)
+                total += PyLong_AsSsize_t(end) - PyLong_AsSsize_t(PyTuple_GetItem(piece, 1));
+        }
+    }
+    run->records = PyErr_Occurred() ? NULL : PyByteArray_FromStringAndSize(NULL, total);
+    if (run->records == NULL)
+        return 0;
+    set_room(run, 0, total);
+    return 1;
+}
+
+static PyObject *result_of(struct run *run, const struct end *end, PyObject *responses)
+{
+    PyObject *grown = NULL;
+    if (PyByteArray_Resize(run->records, run->record - run->first_record) < 0
+        || (grown = grown_queues(run)) == NULL)
+        return NULL;
+    return Py_BuildValue(
+        "((nnn)nONONN)", end->groups, end->pieces, end->position, run->messages, run->records,
+        bytes_of(&run->indexed), responses, grown, bytes_of(&run->undo));
+}
+
+/* Encode the sends of one connection, and set how far: 1 if all are encoded, 0 if not, -1 with an error set. */
+static int encode_pieces(struct run *run, PyObject *pieces, struct end *end)
+{
+    struct frame frame;
+    struct span rest;
+    const Py_ssize_t count = PyList_Size(pieces);
+    for (end->pieces = 0; end->pieces < count; end->pieces++) {
+        if (!read_piece(pieces, end->pieces, &rest, &end->position))
+            return -1;
+        while (rest.size > 0) {
+            int is_encoded = read_frame(rest, &frame) ? encode_send(run, &frame) : 0;
+            if (is_encoded <= 0)
+                return is_encoded;
+            rest = (struct span){rest.at + frame.size, rest.size - frame.size};
+            end->position += frame.size;
+        }
+    }
+    return 1;
+}
+
+/* Encode the sends of all connections, and collect the responses of each. */
+static int encode_groups(struct run *run, PyObject *groups, struct end *end, PyObject *responses)
+{
+    PyObject *pieces;
+    const Py_ssize_t count = PyList_Size(groups);
+    for (end->groups = 0; end->groups < count; end->groups++) {
+        end->pieces = end->position = 0;
+        if (!read_group(groups, end->groups, &pieces, &run->born_host))
+            return -1;
+        size_t begin = run->responses.size;
+        int is_whole = encode_pieces(run, pieces, end);
+        PyObject *own = is_whole < 0 ? NULL
+                                     : PyBytes_FromStringAndSize(
+                                           run->responses.at + begin, (Py_ssize_t)(run->responses.size - begin));
+        int is_added = own != NULL && PyList_Append(responses, own) == 0;
+        Py_XDECREF(own);
+        if (!is_added)
+            return -1;
+        if (!is_whole)
+            return 0;
+    }
+    return 1;
+}
+
+PyDoc_STRVAR(encode_sends_doc,
+"encode_sends(groups, setup, targets, configs, broker_config, accounts, topics, sequences,\n"
+"             phy_offset, last_phy_offset, now_ms, max_body, max_record)\n"
+"\n"
+"A group has the pieces that a connection has sent, and its host; a piece is (data, start, end): complete\n"
+"frames. Encodes the sends up to the first that needs the slow path, as records for the log from `phy_offset`\n"
+"on. Returns their end (number of groups, of pieces of the next group, position in the next piece), the number\n"
+"of messages, the records, the index entries, the responses for each group that was read and, for each queue\n"
+"with new messages, (queue, its next offset before, units); and, of idempotent producers, slots whose windows\n"
+"were changed, each with what the window was before. None if the first send needs the slow path.\n"
+"An index entry: hash of a key (4 bytes), phy_offset and store time of the record (8 each).\n"
+"setup: (properties that the broker adds, names of properties that need the slow path, templates of responses,\n"
+"store_host, new_queue). The templates: JSON without and with an id, binary without and with an id.\n"
+"new_queue(topic, queue_id): creates or prepares a queue without messages; None if it cannot be used.\n"
+"accounts: None, or of those whose signed sends need no look, (broker_config, signing state, topics,\n"
+"identities of idempotent producers) by access key; whatever is not signed by one of them, or sent as another\n"
+"producer, needs the slow path.\n"
+"sequences: (slots of producers by topic, queue id and identity, blocks of windows, number of the run). The\n"
+"windows are changed in place, and what they were is returned; if an error is raised, they are unchanged.");
+
+static PyObject *encode_sends(PyObject *module, PyObject *args)
+{
+    PyObject *groups, *own, *templates[2][2], *store_host, *accounts, *result = NULL;
+    long long phy_offset, last_phy_offset, now_ms, max_body, max_record, number;
+    (void)module;
+    struct run *run = new_run();
+    if (run == NULL)
+        return NULL;
+    if (!PyArg_ParseTuple(
+            args, "O!(SO!(SSSS)SO)O!O!OOO!(O!O!L)LLLLL", &PyList_Type, &groups, &own, &PyTuple_Type,
+            &run->slow_path_names.source, &templates[JSON][0], &templates[JSON][1], &templates[BINARY][0], &templates[BINARY][1], &store_host,
+            &run->new_queue, &PyDict_Type, &run->targets, &PyDict_Type, &run->configs,
+            &run->broker_config, &accounts, &PyDict_Type, &run->topics, &PyDict_Type, &run->slots, &PyList_Type, &run->blocks,
+            &number, &phy_offset, &last_phy_offset, &now_ms, &max_body,
+            &max_record)) {
+        clear(run);
+        return NULL;
+    }
+    run->groups = groups;
+    run->accounts = accounts == Py_None ? NULL : accounts;
+    run->own = span_of(own);
+    run->store_host = span_of(store_host);
+    run->number = (uint64_t)number;
+    run->phy_offset = phy_offset;
+    run->last_phy_offset = last_phy_offset;
+    run->now_ms = now_ms;
+    run->max_body = max_body;
+    run->max_record = max_record;
+    PyObject *responses = PyList_New(0);
+    if (run->accounts != NULL && !PyDict_Check(run->accounts))
+        PyErr_SetString(PyExc_TypeError, "accounts must be a dict or None");
+    else if (run->store_host.size != HOST_V4_BYTES || !read_templates(run, templates))
+        PyErr_SetString(PyExc_ValueError, "the host is not IPv4, or a template of a response has other placeholders");
+    else if (responses != NULL && make_room(run, groups)) {
+        struct end end = {0, 0, 0};
+        if (encode_groups(run, groups, &end, responses) >= 0)
+            result = run->messages ? result_of(run, &end, responses) : Py_NewRef(Py_None);
+        if (result == NULL)
+            take_back(run);
+    }
+    Py_XDECREF(responses);
+    clear(run);
+    return result;
+}
