@@ -52,9 +52,7 @@ _NOT_TESTED = ("subprocess.CalledProcessError", "error during collection", "no t
 
 @dataclass(frozen=True)
 class Mutant:
-    """`old`, which is once in `files`, a path or a pattern, becomes `new`; one of `tests` (arguments of pytest)
-    must fail.
-    """
+    """`old`, once in `files` (a path or a pattern), becomes `new`; one of `tests`, arguments of pytest, must fail."""
 
     files: str
     old: str
@@ -63,9 +61,8 @@ class Mutant:
 
     def places(self, root: Path) -> list[Path]:
         """The files with the text, one for each time it is there."""
-        return [
-            path for path in sorted(root.glob(self.files)) for _ in range(path.read_text("utf-8").count(self.old))
-        ]
+        paths = sorted(root.glob(self.files))
+        return [path for path in paths for _ in range(path.read_text("utf-8").count(self.old))]
 
 
 MUTANTS = (
