@@ -34,8 +34,9 @@ from kourou.broker.registration.registration import ChangeSignal
 from kourou.broker.replication.membership import Membership
 from kourou.broker.replication.replica_status import ReplicaStatus
 from kourou.broker.settings import KernelStatus, LiveConfig, free_port, store_root
-from kourou.broker.stats.broker_stats import BrokerStatsManager, StoreStats
+from kourou.broker.stats.broker_stats import BrokerStatsManager
 from kourou.broker.stats.consumer_lag import ConsumerLag
+from kourou.broker.stats.store_stats import StoreStats
 from kourou.broker.storage.commit_cycle import CommitCycle
 from kourou.broker.storage.disk_threads import DiskThreads
 from kourou.broker.storage.inner_message import MessageWriter

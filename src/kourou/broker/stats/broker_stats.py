@@ -1,7 +1,8 @@
 """BrokerStatsManager: what a broker counts of its work, under RocketMQ's names.
 
-The hot path calls small methods that add to plain integers. `tick` takes the samples that are
-due; a broker calls it once a second. Names that 315 may ask for, and their keys:
+The hot path calls small methods that add to plain integers. What was published is counted several commit
+cycles at a time (store_stats.py), and before anything that depends on it is read. `tick` takes the samples
+that are due; a broker calls it once a second. Names that 315 may ask for, and their keys:
 
     TOPIC_PUT_NUMS, TOPIC_PUT_SIZE          topic
     GROUP_GET_NUMS, GROUP_GET_SIZE          topic@group
@@ -22,16 +23,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, chain
 from typing import Final
 
-import numpy as np
-
 from kourou.broker.stats.event_counters import EventCounters
 from kourou.broker.stats.stats_item import DAY, HOUR, MINUTE, Column, StatsItem, StoreRates
 from kourou.metrics.families import Histogram
 from kourou.protocol.bodies import BrokerStatsData
-from kourou.protocol.layout import CQ_UNIT
-from kourou.store.log.put_batch import PutBatch
-
-_SIZE: Final = CQ_UNIT.part("size", is_padded=True)
 
 # The upper bounds in ms: first each ms, then in wider steps; all above is one bucket more.
 _STEPS: Final = ((1, 20), (2, 15), (5, 10), (10, 10), (50, 6), (100, 5), (1000, 9))
@@ -58,9 +53,6 @@ _SPANS: Final = (MINUTE, HOUR, DAY)
 
 SIZE_BOUNDS: Final = (1024, 4096, 512 * 1024, 1024 * 1024, 2 * 1024 * 1024, 4 * 1024 * 1024)
 """Apache's, of the histogram of messages' sizes."""
-_UNIT_COLUMNS: Final = np.dtype(CQ_UNIT.dtype())
-# From so many messages on, columns take less time than a loop.
-_MANY_UNITS: Final = 64
 CYCLE_BOUNDS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
 
 
@@ -179,28 +171,30 @@ class BrokerStatsManager:
         self._gone_get_nums = 0
         self._due_ms = {span: now_ms + span.step_ms for span in _SPANS}
         self._minute_due_ms = now_ms + MINUTE.length_ms
-        self.rates = StoreRates()
-        self.put_latencies = PutLatency()
+        self._rates = StoreRates()
+        self._put_latencies = PutLatency()
+        self._cycle_messages = Histogram(CYCLE_BOUNDS)
+        self._put_size_total = 0
         self.days = DayTotals(wall_ms)
         self.events = EventCounters()
-        self.cycle_messages = Histogram(CYCLE_BOUNDS)
-        self.put_size_total = 0
         self.put_failed_times = 0
         self.get_entire_time_max_ms = 0.0
-        self.rates.sample(now_ms)
+        # Counts what was published and is not counted yet (store_stats.py).
+        self.settle: Callable[[], None] = lambda: None
+        self._rates.sample(now_ms)
 
     # -- the hot path ----------------------------------------------------------------------------
 
-    def topic_put(self, topic: str, nums: int, size_bytes: int) -> None:
-        """One send stored `nums` messages in `size_bytes` of the log."""
+    def topic_put(self, topic: str, nums: int, size_bytes: int, times: int = 1) -> None:
+        """`times` commit cycles stored `nums` messages in `size_bytes` of the log."""
         item = self._topic_puts.get(topic)
         if item is None:
             item = self._topic_puts[topic] = StatsItem()
-        item.times += 1
+        item.times += times
         item.nums += nums
         item.size_bytes += size_bytes
-        self.rates.put_nums += nums
-        self.put_size_total += size_bytes
+        self._rates.put_nums += nums
+        self._put_size_total += size_bytes
 
     def message_sizes(self, topic: str, counts: Sequence[int]) -> None:
         """So many of a topic's messages lie in each range of SIZE_BOUNDS."""
@@ -209,13 +203,6 @@ class BrokerStatsManager:
             item.size_counts = list(counts)
         else:
             item.size_counts = [sum(pair) for pair in zip(item.size_counts, counts, strict=True)]
-
-    def small_messages(self, topic: str, nums: int) -> None:
-        """The same for `nums` messages that all lie in the first range, as most do."""
-        item = self._topic_puts[topic]
-        if item.size_counts is None:
-            item.size_counts = [0] * (len(SIZE_BOUNDS) + 1)
-        item.size_counts[0] += nums
 
     def pulled(self, group: str, topic: str, nums: int, size_bytes: int) -> None:
         """One pull was answered with `nums` messages in `size_bytes`."""
@@ -232,22 +219,20 @@ class BrokerStatsManager:
         item.times += 1
         item.nums += nums
         item.size_bytes += size_bytes
-        rates = self.rates
+        rates = self._rates
         rates.get_found += 1
         rates.get_nums += nums
 
     def get_missed(self) -> None:
         """Count a pull that found nothing."""
-        self.rates.get_missed += 1
+        self._rates.get_missed += 1
 
-    def broker_put(self, nums: int) -> None:
-        """One send stored `nums` messages."""
-        self._broker_put.times += 1
-        self._broker_put.nums += nums
-
-    def put_latency(self, elapsed_ms: float, nums: int = 1) -> None:
-        """`nums` messages took `elapsed_ms` each to be stored."""
-        self.put_latencies.add(elapsed_ms, nums)
+    def cycle_put(self, nums: int, elapsed_ms: float, times: int = 1) -> None:
+        """`times` commit cycles stored `nums` messages, which took `elapsed_ms` each."""
+        self._broker_put.times += times
+        self._broker_put.nums += nums * times
+        self._cycle_messages.add(nums, times)
+        self._put_latencies.add(elapsed_ms, nums * times)
 
     def get_latency(self, elapsed_ms: float) -> None:
         """Looking for messages of one pull took `elapsed_ms`."""
@@ -268,6 +253,7 @@ class BrokerStatsManager:
 
     def remove_topic(self, topic: str) -> None:
         """A topic was deleted: forget its counters."""
+        self.settle()
         self.events.remove_topic(topic)
         item = self._topic_puts.pop(topic, None)
         if item is not None and not self._is_system_topic(topic):
@@ -293,7 +279,8 @@ class BrokerStatsManager:
 
     def tick(self, now_ms: int, *, wall_ms: int) -> None:
         """Take the samples that are due; `now_ms` of the monotonic clock. Call it once a second."""
-        self.rates.sample(now_ms)
+        self.settle()
+        self._rates.sample(now_ms)
         for span in _SPANS:
             if now_ms >= self._due_ms[span]:
                 self._due_ms[span] = _next_due_ms(self._due_ms[span], span.step_ms, now_ms)
@@ -301,7 +288,7 @@ class BrokerStatsManager:
                     item.sample(span, now_ms)
         if now_ms >= self._minute_due_ms:
             self._minute_due_ms = _next_due_ms(self._minute_due_ms, MINUTE.length_ms, now_ms)
-            self.put_latencies.roll()
+            self._put_latencies.roll()
         if self.days.is_over(wall_ms):
             self.days.roll(wall_ms, self.user_put_nums, self.user_get_nums)
 
@@ -316,8 +303,33 @@ class BrokerStatsManager:
     # -- asking ----------------------------------------------------------------------------------
 
     @property
+    def rates(self) -> StoreRates:
+        """Messages put and got, over the last minutes."""
+        self.settle()
+        return self._rates
+
+    @property
+    def put_latencies(self) -> PutLatency:
+        """How long puts took."""
+        self.settle()
+        return self._put_latencies
+
+    @property
+    def cycle_messages(self) -> Histogram:
+        """How many messages commit cycles had."""
+        self.settle()
+        return self._cycle_messages
+
+    @property
+    def put_size_total(self) -> int:
+        """Bytes of the log that were put since the start."""
+        self.settle()
+        return self._put_size_total
+
+    @property
     def user_put_nums(self) -> int:
         """Messages put since the start, but for system topics."""
+        self.settle()
         is_system = self._is_system_topic
         return self._gone_put_nums + sum(
             item.nums for topic, item in self._topic_puts.items() if not is_system(topic)
@@ -334,6 +346,7 @@ class BrokerStatsManager:
     @property
     def topic_puts(self) -> Mapping[str, StatsItem]:
         """What was put, by topic."""
+        self.settle()
         return self._topic_puts
 
     @property
@@ -348,6 +361,7 @@ class BrokerStatsManager:
 
     def view(self, stats_name: str, stats_key: str) -> BrokerStatsData | None:
         """A counter over a minute, an hour and a day (315); None when nothing was counted so."""
+        self.settle()
         item = self._find(stats_name, stats_key)
         if item is None:
             return None
@@ -355,7 +369,7 @@ class BrokerStatsManager:
 
     def topic_put_tps(self, topic: str) -> float:
         """Messages a second of the last minute."""
-        return _tps(self._topic_puts.get(topic))
+        return _tps(self.topic_puts.get(topic))
 
     def group_get_tps(self, group: str, topic: str) -> float:
         """Messages a second that the group got of the topic in the last minute."""
@@ -384,48 +398,3 @@ def _next_due_ms(due_ms: int, step_ms: int, now_ms: int) -> int:
 
 def _tps(item: StatsItem | None) -> float:
     return 0.0 if item is None else item.data(Column.NUMS).stats_minute.tps
-
-
-class StoreStats:
-    """Counts every batch that was published."""
-
-    def __init__(self, stats: BrokerStatsManager, now_ms: Callable[[], int]) -> None:
-        self._stats = stats
-        self._now_ms = now_ms
-
-    def published(self, batch: PutBatch) -> None:
-        """Count the messages of a batch."""
-        stats = self._stats
-        total = 0
-        # Most batches are of one topic and many queues.
-        units_of_topics: dict[str, list[bytes]] = {}
-        for queue, units in batch.units.items():
-            gathered = units_of_topics.get(queue.topic)
-            if gathered is None:
-                units_of_topics[queue.topic] = [*units]
-            else:
-                gathered += units
-        for topic, units in units_of_topics.items():
-            total += _count_puts(stats, topic, b"".join(units))
-        stats.broker_put(total)
-        stats.cycle_messages.add(total)
-        stats.put_latency(self._now_ms() - batch.store_timestamp, total)
-
-
-def _count_puts(stats: BrokerStatsManager, topic: str, units: bytes) -> int:
-    """Count the messages that the `units` of a topic stand for; how many there are."""
-    count = len(units) // CQ_UNIT.size
-    if count < _MANY_UNITS:
-        sizes = [size for (size,) in _SIZE.iter_unpack(units)]
-        size_bytes, largest = sum(sizes), max(sizes)
-        columns = None
-    else:
-        columns = np.frombuffer(units, _UNIT_COLUMNS)["size"]
-        size_bytes, largest = int(columns.sum(dtype=np.int64)), int(columns.max())
-    stats.topic_put(topic, count, size_bytes)
-    if largest <= SIZE_BOUNDS[0]:
-        stats.small_messages(topic, count)
-        return count
-    ranges = np.searchsorted(SIZE_BOUNDS, sizes if columns is None else columns)
-    stats.message_sizes(topic, np.bincount(ranges, minlength=len(SIZE_BOUNDS) + 1).tolist())
-    return count

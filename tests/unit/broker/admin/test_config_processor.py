@@ -131,7 +131,7 @@ async def test_runtime_info_reports_the_state(tmp_path: Path, is_cold: bool) -> 
         stats.group_get("CG", "T", 1, 250)
         stats.get_missed()
         stats.put_failed(3)
-        stats.put_latency(7.6, 2)
+        stats.cycle_put(2, 7.6)
         stats.get_latency(12.3)
         stats.tick(NOW_MS + 1000, wall_ms=NOW_MS + 1000)
         if is_cold:

@@ -51,7 +51,7 @@ def test_hour_and_day_are_sampled_at_their_steps() -> None:
 
 def test_broker_counters_go_by_the_clusters_name() -> None:
     stats = _manager()
-    stats.broker_put(3)
+    stats.cycle_put(3, 0)
     stats.pulled("G", "T", 2, 20)
     _run(stats, 1, 10)
     puts = stats.view("BROKER_PUT_NUMS", "DefaultCluster")
@@ -132,7 +132,7 @@ def test_mornings_are_taken_at_local_midnight() -> None:
 
 def test_latency_of_a_minute_rolls() -> None:
     stats = _manager()
-    stats.put_latency(5, 2)
+    stats.cycle_put(2, 5)
     stats.get_latency(12)
     stats.get_latency(3)
     stats.put_failed()
