@@ -39,6 +39,7 @@ FAST = (f"{_KERNEL_TESTS}/test_admission.py", f"{_KERNEL_TESTS}/test_encode_send
 GATHER = (f"{_KERNEL_TESTS}/test_gather.py",)
 SIGNED = (f"{_KERNEL_TESTS}/test_signed_sends.py", "-k", "not any_signed_sends")
 HASHES = (f"{_KERNEL_TESTS}/test_sha1.py", "-k", "not any_texts")
+CHECKSUMS = (f"{_KERNEL_TESTS}/test_checksum.py",)
 FITS = (f"{_KERNEL_TESTS}/test_units_fit.py",)
 CYCLES = ("tests/unit/broker/storage/test_commit_cycle.py",)
 PUTS = tuple(
@@ -104,6 +105,8 @@ MUTANTS = (
     Mutant(
         KERNEL, "if (count && total + size > max_bytes)", "if (count && total + size >= max_bytes)", GATHER
     ),
+    Mutant(KERNEL, "end < begin || end > data->len", "end < begin || end > data->len + 1", CHECKSUMS),
+    Mutant(KERNEL, "begin < 0 || end < begin", "end < begin", CHECKSUMS),
     Mutant(KERNEL, "at - start <= data.len - size", "at - start <= data.len", FITS),
     Mutant(KERNEL, "fits = at >= start &&", "fits =", FITS),
     Mutant(KERNEL, "transaction == TRANSACTION_ROLLBACK ||", "0 ||", FITS),

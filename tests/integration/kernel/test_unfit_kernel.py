@@ -21,5 +21,5 @@ async def test_a_broker_warns_of_a_kernel_that_does_not_fit(
         assert not broker.has_kernel
     (warning,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert warning.getMessage().startswith(
-        "compiled kernel not in use: it is of another version of Kourou (interface None, not 14); install"
+        "compiled kernel not in use: it is of another version of Kourou (interface None, not 15); install"
     )

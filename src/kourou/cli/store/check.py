@@ -18,6 +18,7 @@ from kourou.store.check.check_context import Progress as OnProgress
 from kourou.store.check.check_report import Finding
 from kourou.store.delay_levels import DEFAULT_DELAY_LEVEL_TEXT, parse_delay_levels
 from kourou.store.disk.files import Files
+from kourou.store.kernel import choose_kernel
 from kourou.store.store_layout import stores_in
 from kourou.wording import counted
 
@@ -44,7 +45,8 @@ class CheckCommand:
         for folder in folders:
             started = time.perf_counter()
             with progress_bar("check") as on_progress:
-                report = check_store(Files(), folder, options=self._options(on_progress))
+                options = self._options(on_progress)
+                report = check_store(Files(), folder, options=options, kernel=choose_kernel().kernel)
             reports.append((report, time.perf_counter() - started))
             if not self.as_json:
                 print_report(wide_console(), *reports[-1])

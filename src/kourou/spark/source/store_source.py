@@ -10,7 +10,6 @@ from __future__ import annotations
 import glob
 import logging
 import re
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +24,6 @@ from kourou.errors import ConfigError, DamageError
 from kourou.protocol.layout import (
     BLANK,
     BLANK_MAGIC_CODE,
-    CRC_MASK,
     MESSAGE_MAGIC_CODES,
     MIN_RECORD_BYTES,
     RECORD,
@@ -38,6 +36,8 @@ from kourou.spark.source.arrow_pieces import pieces
 from kourou.spark.source.options import SourceOptions
 from kourou.spark.worker_process import make_worker_ready
 from kourou.store.disk.files import Files, OpenFile
+from kourou.store.kernel import choose_kernel
+from kourou.store.log.body_crcs import crcs_match
 from kourou.store.store_layout import SegmentFile, find_layout
 
 _log = logging.getLogger(__name__)
@@ -172,6 +172,7 @@ class _PartReader:
         self._file = file
         self._part = part
         self._options = options
+        self._kernel = choose_kernel().kernel
         self._length = min(file.length(), part.data_end)
 
     def records(self) -> Iterator[RecordSpans]:
@@ -254,7 +255,7 @@ class _PartReader:
         """The records whose bodies match their CRC."""
         if not self._options.verify_crc:
             return records
-        is_right = _matching_crcs(records)
+        is_right = crcs_match(records, kernel=self._kernel)
         if is_right.all():
             return records
         self._damage(at + int(records.starts[is_right.argmin()]), "a body does not match its CRC")
@@ -265,14 +266,3 @@ class _PartReader:
         if self._options.fail_on_data_loss:
             raise error
         _log.warning("%s; skipped", error)
-
-
-def _matching_crcs(records: RecordSpans) -> Bools:
-    """Which records have a body that matches their CRC; without a body any CRC is valid."""
-    view = memoryview(records.raw)
-    crc32 = zlib.crc32
-    spans = zip(records.body_begins.tolist(), records.body_ends.tolist(), strict=True)
-    # A list, not a generator: this is where a reader of many small messages spends its time.
-    found = np.array([crc32(view[begin:end]) for begin, end in spans], np.int64) & CRC_MASK
-    is_right: Bools = (found == records.field("body_crc")) | (records.body_begins == records.body_ends)
-    return is_right

@@ -21,6 +21,7 @@ from kourou.store.check.check_report import CheckReport, Findings
 from kourou.store.check.check_window import CheckWindow
 from kourou.store.disk.file_lock import is_locked
 from kourou.store.disk.files import Files
+from kourou.store.kernel import Kernel
 from kourou.store.log.dispatch_request import DispatchRequest
 from kourou.store.log.log_reader import LogReader
 from kourou.store.log.record_columns import RecordColumns
@@ -32,8 +33,10 @@ __all__ = ["CheckOptions", "CheckReport", "check_store"]
 _NO_OPTIONS = CheckOptions()
 
 
-def check_store(files: Files, root: Path, *, options: CheckOptions = _NO_OPTIONS) -> CheckReport:
-    """Check the store in `root`.
+def check_store(
+    files: Files, root: Path, *, options: CheckOptions = _NO_OPTIONS, kernel: Kernel | None = None
+) -> CheckReport:
+    """Check the store in `root`; a kernel computes the CRCs of bodies.
 
     StoreFormatError when there is none, StorageError when its folders cannot be listed. A file that
     cannot be read is a finding.
@@ -43,7 +46,9 @@ def check_store(files: Files, root: Path, *, options: CheckOptions = _NO_OPTIONS
     with LogReader(files, layout.log_files, options.delay_levels) as reader:
         checkpoint = StoreCheckpoint(files, layout.checkpoint)
         is_clean, in_use = not layout.has_abort, is_locked(root / "lock") is True
-        context = CheckContext(files, layout, Findings(report), options, checkpoint, reader, is_clean, in_use)
+        context = CheckContext(
+            files, layout, Findings(report), options, checkpoint, reader, is_clean, in_use, kernel
+        )
         _StoreCheck(context).run()
     return report
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from kourou.store.check.check_report import Findings
 from kourou.store.delay_levels import DEFAULT_DELAY_LEVELS
 from kourou.store.disk.files import Files
+from kourou.store.kernel import Kernel
 from kourou.store.log.log_reader import LogReader
 from kourou.store.recovery.checkpoint import StoreCheckpoint
 from kourou.store.store_layout import StoreLayout
@@ -42,6 +43,7 @@ class CheckContext:
     reader: LogReader
     is_clean: bool
     in_use: bool
+    kernel: Kernel | None = None
     # Topics in config/topics.json; None when that cannot be read.
     topics: frozenset[str] | None = None
     # Up to where the ConsumeQueues say that there are records.

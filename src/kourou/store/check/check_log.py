@@ -129,7 +129,8 @@ class LogCheck:
         position: int | None = self._resume.pop(index, 0)
         wanted = _PIECE_BYTES
         while position is not None and position < length:
-            piece = read_piece(file.pread(min(wanted, length - position), position), segment.start + position)
+            raw = file.pread(min(wanted, length - position), position)
+            piece = read_piece(raw, segment.start + position, self._context.kernel)
             self._records(segment, piece)
             position += piece.end
             wanted = _PIECE_BYTES

@@ -9,18 +9,15 @@ Not here: which bytes to read (check_log.py), what the fields must agree with.
 from __future__ import annotations
 
 import enum
-import zlib
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kourou.errors import ProtocolError
 from kourou.protocol.layout import (
     BLANK,
     BLANK_MAGIC_CODE,
-    CRC_MASK,
     MAX_TOPIC_BYTES_V1,
     MESSAGE_MAGIC_CODES,
     MIN_RECORD_BYTES,
@@ -29,6 +26,8 @@ from kourou.protocol.layout import (
 from kourou.protocol.record import PROPERTY_CRC_BYTES, PROPERTY_CRC_NAME, verify_property_crc
 from kourou.protocol.record_fields import record_mark
 from kourou.protocol.record_spans import Bools, Int64s, RecordSpans, leading_bounds, values_at
+from kourou.store.kernel import Kernel
+from kourou.store.log.body_crcs import crcs_match
 from kourou.store.log.dispatch_request import read_dispatch_request
 
 _CRC_NAME_TYPE: Final = np.dtype(f"S{len(PROPERTY_CRC_NAME)}")
@@ -72,13 +71,14 @@ class Piece:
     stop: Stop
 
 
-def read_piece(raw: bytes, phy_offset: int) -> Piece:
-    """Read the records of `raw`, which lies at `phy_offset` of the log, up to the first that is none."""
+def read_piece(raw: bytes, phy_offset: int, kernel: Kernel | None = None) -> Piece:
+    """Read the records of `raw`, which lies at `phy_offset` of the log, up to the first that is none. With
+    a kernel, that computes the CRCs of bodies."""
     bounds = leading_bounds(raw)
     records = RecordSpans(raw, bounds[:-1], bounds[1:])
     is_valid = records.lengths_fit & (records.field("phy_offset") == phy_offset + records.starts)
     count = len(is_valid) if is_valid.all() else int(is_valid.argmin())
-    count = _matching_crcs(raw, records, count)
+    count = _matching_crcs(records, count, kernel)
     count = _accepted(raw, records, phy_offset, count)
     end = int(bounds[count])
     return Piece(_columns(raw, records, phy_offset, count), end, _stop_at(raw, end))
@@ -108,26 +108,14 @@ def spans_at(raw: Buffer, starts: Int64s, sizes: Int64s, phy_offsets: Int64s) ->
         & (records.field("phy_offset") == phy_offsets)
     )
     rows = np.flatnonzero(is_valid)
-    is_valid[rows[~_crcs_match(raw, records, rows)]] = False
+    is_valid[rows[~crcs_match(records, rows)]] = False
     return records, is_valid
 
 
-def _matching_crcs(raw: bytes, records: RecordSpans, count: int) -> int:
+def _matching_crcs(records: RecordSpans, count: int, kernel: Kernel | None) -> int:
     """How many of the first `count` records have the body that their CRC was made of."""
-    is_right = _crcs_match(raw, records, np.arange(count))
+    is_right = crcs_match(records, slice(0, count), kernel)
     return count if is_right.all() else int(is_right.argmin())
-
-
-def _crcs_match(raw: Buffer, records: RecordSpans, rows: NDArray[np.intp]) -> Bools:
-    """Which of these records have the body that their CRC was made of."""
-    view = memoryview(raw)
-    crc32 = zlib.crc32
-    begins, ends = records.body_begins[rows], records.body_ends[rows]
-    bodies = zip(begins.tolist(), ends.tolist(), strict=True)
-    crcs = np.fromiter((crc32(view[start:end]) for start, end in bodies), np.int64, len(rows)) & CRC_MASK
-    # A record without a body may say any CRC.
-    is_right: Bools = (crcs == records.field("body_crc")[rows]) | (begins == ends)
-    return is_right
 
 
 def _accepted(raw: bytes, records: RecordSpans, phy_offset: int, count: int) -> int:

@@ -1,4 +1,4 @@
-/* Checksums of bodies: CRC-32 as in zlib. */
+/* Checksums of bodies, of one or of many in one buffer: CRC-32 as in zlib. */
 
 #pragma once
 
@@ -102,4 +102,58 @@ static PyObject *checksum_of(PyObject *module, PyObject *data)
         return NULL;
     }
     return checksum(span_of(data), &crc) ? PyLong_FromUnsignedLong(crc) : NULL;
+}
+
+/* The bytes of `data` from the position at `begins` to that at `ends`, both native int64; false if they lie outside. */
+static int span_at(const Py_buffer *data, const char *begins, const char *ends, struct span *found)
+{
+    int64_t begin, end;
+    memcpy(&begin, begins, sizeof begin);
+    memcpy(&end, ends, sizeof end);
+    if (begin < 0 || end < begin || end > data->len)
+        return 0;
+    *found = (struct span){(const char *)data->buf + begin, (Py_ssize_t)(end - begin)};
+    return 1;
+}
+
+PyDoc_STRVAR(checksums_doc,
+"checksums(data, begins, ends)\n"
+"\n"
+"The checksums of the bodies that lie in `data` from `begins[i]` to `ends[i]`, both arrays of native int64, as\n"
+"bytes of native uint32. None if there are not as many of both, or one is outside. The interpreter lock is\n"
+"released meanwhile.");
+
+static PyObject *checksums(PyObject *module, PyObject *args)
+{
+    Py_buffer data, begins, ends;
+    PyObject *result = NULL;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y*y*y*", &data, &begins, &ends))
+        return NULL;
+    Py_ssize_t count = begins.len / (Py_ssize_t)sizeof(int64_t), row = 0;
+    int is_within = begins.len == ends.len && begins.len % (Py_ssize_t)sizeof(int64_t) == 0, is_whole = 1;
+    if (is_within && (result = PyBytes_FromStringAndSize(NULL, count * (Py_ssize_t)sizeof(uint32_t))) != NULL) {
+        char *out = PyBytes_AsString(result);
+        const char *begin = begins.buf, *end = ends.buf;
+        PyThreadState *thread = can_fold ? PyEval_SaveThread() : NULL;
+        for (; is_within && is_whole && row < count; row++, begin += sizeof(int64_t), end += sizeof(int64_t)) {
+            struct span body;
+            uint32_t crc = 0;
+            is_within = span_at(&data, begin, end, &body);
+            is_whole = !is_within || checksum(body, &crc);
+            memcpy(out + row * (Py_ssize_t)sizeof crc, &crc, sizeof crc);
+        }
+        if (thread != NULL)
+            PyEval_RestoreThread(thread);
+    }
+    PyBuffer_Release(&data);
+    PyBuffer_Release(&begins);
+    PyBuffer_Release(&ends);
+    if (result != NULL && !is_whole)
+        Py_CLEAR(result);
+    else if (!is_within) {
+        Py_XDECREF(result);
+        result = Py_NewRef(Py_None);
+    }
+    return result;
 }
