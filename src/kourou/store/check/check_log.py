@@ -26,6 +26,7 @@ from kourou.wording import counted
 
 _PIECE_BYTES: Final = 4 * 1024 * 1024
 _MARK_BYTES: Final = 8
+_ZEROS: Final = bytes(_PIECE_BYTES)
 
 
 class _Place(NamedTuple):
@@ -368,7 +369,7 @@ def _is_zero(file: OpenFile, position: int, data_end: int) -> bool:
         raw = file.pread(min(_PIECE_BYTES, data_end - position), position)
         if not raw:
             return True
-        if raw.strip(b"\0"):
+        if raw != _ZEROS[: len(raw)]:
             return False
         position += len(raw)
     return True

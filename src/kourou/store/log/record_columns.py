@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -71,6 +71,13 @@ class Piece:
     stop: Stop
 
 
+class _Texts(NamedTuple):
+    """Topics and properties of records."""
+
+    topics: list[bytes]
+    properties: list[bytes]
+
+
 def read_piece(raw: bytes, phy_offset: int, kernel: Kernel | None = None) -> Piece:
     """Read the records of `raw`, which lies at `phy_offset` of the log, up to the first that is none. With
     a kernel, that computes the CRCs of bodies."""
@@ -79,9 +86,10 @@ def read_piece(raw: bytes, phy_offset: int, kernel: Kernel | None = None) -> Pie
     is_valid = records.lengths_fit & (records.field("phy_offset") == phy_offset + records.starts)
     count = len(is_valid) if is_valid.all() else int(is_valid.argmin())
     count = _matching_crcs(records, count, kernel)
-    count = _accepted(raw, records, phy_offset, count)
+    texts = _texts(records, count)
+    count = _accepted(records, texts, phy_offset)
     end = int(bounds[count])
-    return Piece(_columns(raw, records, phy_offset, count), end, _stop_at(raw, end))
+    return Piece(_columns(records, texts, phy_offset, count), end, _stop_at(raw, end))
 
 
 def _stop_at(raw: bytes, end: int) -> Stop:
@@ -118,17 +126,16 @@ def _matching_crcs(records: RecordSpans, count: int, kernel: Kernel | None) -> i
     return count if is_right.all() else int(is_right.argmin())
 
 
-def _accepted(raw: bytes, records: RecordSpans, phy_offset: int, count: int) -> int:
-    """How many of the first `count` records `read_dispatch_request` takes too.
+def _accepted(records: RecordSpans, texts: _Texts, phy_offset: int) -> int:
+    """How many of the records with these texts `read_dispatch_request` takes too.
 
     It has rules for topics, queues and properties that few records come near; those few it looks at.
     """
-    starts = records.starts[:count].tolist()
-    ends = records.ends[:count].tolist()
-    for row in sorted(_suspects(raw, records, count)):
-        if not _is_accepted(raw[starts[row] : ends[row]], phy_offset + starts[row]):
+    for row in sorted(_suspects(records, texts)):
+        start, end = int(records.starts[row]), int(records.ends[row])
+        if not _is_accepted(bytes(records.raw[start:end]), phy_offset + start):
             return row
-    return count
+    return len(texts.topics)
 
 
 def _is_accepted(record: bytes, phy_offset: int) -> bool:
@@ -139,19 +146,30 @@ def _is_accepted(record: bytes, phy_offset: int) -> bool:
     return True
 
 
-def _suspects(raw: bytes, records: RecordSpans, count: int) -> set[int]:
+def _suspects(records: RecordSpans, texts: _Texts) -> set[int]:
     """Records out of the ordinary, and the first of each topic."""
-    topics = _slices(raw, records.topic_begins[:count], records.topic_ends[:count])
+    topics, properties = texts
+    count = len(topics)
     firsts = dict(zip(reversed(topics), range(count - 1, -1, -1), strict=True))
     suspects = set(firsts.values())
     suspects.update(np.flatnonzero(records.field("queue_id")[:count] < 0).tolist())
-    suspects.update(row for row, topic in enumerate(topics) if len(topic) > MAX_TOPIC_BYTES_V1)
-    properties = _slices(raw, records.property_begins[:count], records.ends[:count])
-    suspects.update(row for row, text in enumerate(properties) if b"\0" in text)
+    if max(map(len, firsts), default=0) > MAX_TOPIC_BYTES_V1:
+        suspects.update(row for row, topic in enumerate(topics) if len(topic) > MAX_TOPIC_BYTES_V1)
+    if b"\0" in b"".join(properties):
+        suspects.update(row for row, text in enumerate(properties) if b"\0" in text)
     return suspects
 
 
-def _columns(raw: bytes, records: RecordSpans, phy_offset: int, count: int) -> RecordColumns:
+def _texts(records: RecordSpans, count: int) -> _Texts:
+    """The texts of the first `count` records."""
+    raw = records.raw
+    return _Texts(
+        _slices(raw, records.topic_begins[:count], records.topic_ends[:count]),
+        _slices(raw, records.property_begins[:count], records.ends[:count]),
+    )
+
+
+def _columns(records: RecordSpans, texts: _Texts, phy_offset: int, count: int) -> RecordColumns:
     starts = records.starts[:count]
     ends = records.ends[:count]
     return RecordColumns(
@@ -161,21 +179,22 @@ def _columns(raw: bytes, records: RecordSpans, phy_offset: int, count: int) -> R
         records.field("queue_offset")[:count],
         records.sys_flags[:count],
         records.store_timestamps[:count],
-        _slices(raw, records.topic_begins[:count], records.topic_ends[:count]),
-        _slices(raw, records.property_begins[:count], ends),
-        _bad_property_crcs(raw, starts, ends),
+        texts.topics[:count],
+        texts.properties[:count],
+        _bad_property_crcs(records.raw, starts, ends),
     )
 
 
-def _slices(raw: bytes, starts: Int64s, ends: Int64s) -> list[bytes]:
+def _slices(raw: Buffer, starts: Int64s, ends: Int64s) -> list[bytes]:
+    raw = bytes(raw)  # no copy of one
     return [raw[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
-def _bad_property_crcs(raw: bytes, starts: Int64s, ends: Int64s) -> list[int]:
+def _bad_property_crcs(raw: Buffer, starts: Int64s, ends: Int64s) -> list[int]:
     """The records that end with a CRC over all of them that does not match."""
     has_crc = values_at(raw, ends - PROPERTY_CRC_BYTES, _CRC_NAME_TYPE) == PROPERTY_CRC_NAME
     return [
         int(row)
         for row in np.flatnonzero(has_crc)
-        if not verify_property_crc(raw[int(starts[row]) : int(ends[row])])
+        if not verify_property_crc(bytes(raw[int(starts[row]) : int(ends[row])]))
     ]
