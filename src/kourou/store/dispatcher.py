@@ -58,15 +58,13 @@ class Dispatcher:
             self._index.collect_many(batch.indexed, batch.hashed_keys)
         self.dispatched_phy_offset = batch.end_phy_offset
         self.dispatched_timestamp = batch.store_timestamp
-        for published in self.on_publish:
-            _call(published, batch)
-        self.arrived(batch.units)
+        _call_all(self.on_publish, batch)
+        _call_all(self.on_arrival, batch.units)
         return batch.units
 
     def arrived(self, queues: Iterable[ConsumeQueue]) -> None:
         """Call the hooks for queues that have grown."""
-        for arrived in self.on_arrival:
-            _call(arrived, queues)
+        _call_all(self.on_arrival, queues)
 
     def _check_gone(self, queue: ConsumeQueue, queue_offset: int) -> None:
         # Its topic was deleted between put and publish: what is appended to it is never read.
@@ -136,10 +134,10 @@ def _put_each(queue: ConsumeQueue, queue_offset: int, units: bytes) -> bool:
     return any(puts)
 
 
-def _call(hook: Callable[[T], None], argument: T) -> None:
-    # The batch is stored and visible: whoever only wants to hear of it must not keep its senders
-    # from their answers.
-    try:
-        hook(argument)
-    except Exception:
-        _log.exception("%r failed after a batch was published", hook)
+def _call_all(hooks: Iterable[Callable[[T], None]], argument: T) -> None:
+    for hook in hooks:
+        # The batch is stored and visible: a hook that fails must not keep its senders from their responses.
+        try:
+            hook(argument)
+        except Exception:
+            _log.exception("%r failed after a batch was published", hook)

@@ -30,7 +30,7 @@ class Cycles:
     def __init__(
         self,
         *,
-        begin: Callable[[], None] = _nothing,
+        begin: Callable[[], object] = _nothing,
         end: Callable[[], None] = _nothing,
         after: Callable[[], None] = _nothing,
         failed: Callable[[BaseException], None] | None = None,
@@ -63,11 +63,19 @@ class Cycles:
         """
         if not self._is_open:
             return
-        self._run(self._end)
+        try:
+            self._end()
+        except Exception as error:
+            self._fail(error)
         # Work done by `end` belongs to this cycle: what it marks is flushed below.
         self._is_open = False
-        self._flush()
-        self._run(self._after)
+        dirty, self._dirty = self._dirty, []
+        for connection in dirty:
+            connection.flush()
+        try:
+            self._after()
+        except Exception as error:
+            self._fail(error)
 
     def run_now(self, work: Callable[[], None]) -> None:
         """Do work whose responses leave at once, before other work of the iteration."""
@@ -92,12 +100,9 @@ class Cycles:
         for connection in dirty:
             connection.flush()
 
-    def _run(self, hook: Callable[[], None]) -> None:
+    def _fail(self, error: Exception) -> None:
         # A hook that raises is a bug. The server's owner must be notified, and the other
         # connections must still get their responses.
-        try:
-            hook()
-        except Exception as error:
-            if self._failed is None:
-                raise
-            self._failed(error)
+        if self._failed is None:
+            raise error
+        self._failed(error)

@@ -94,7 +94,7 @@ class AckProcessor:
         self._now_ms = now_ms
         # Acks that were admitted in the open commit cycle, by all that they are checked for but their offset.
         self._admitted: dict[tuple[str, int, str, str], _AdmittedAck] = {}
-        before_write.append(self._admitted.clear)
+        self._before_write = before_write
 
     def processors(self) -> dict[int, Processor]:
         """The request codes handled here."""
@@ -143,6 +143,8 @@ class AckProcessor:
         parts = ReceiptHandle.split(header.extra_info)
         assert parts is not None, "the handle was read"
         case = (parts[0], header.queue_id, header.topic, header.consumer_group)
+        if not self._admitted:
+            self._before_write.append(self._admitted.clear)
         self._admitted[case] = _AdmittedAck(key, *self._bounds(header.topic, header.queue_id))
 
     def _checked(self, header: _OneMessage, *, past_end: int) -> ReceiptHandle:

@@ -94,7 +94,7 @@ class OrderJournal:
         self._store_host = store_host
         self._now_ms = now_ms
         self._changes: dict[OrderKey, _Change] = {}
-        commit_cycle.before_write.append(self._put_changes)
+        self._before_write = commit_cycle.before_write
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -104,6 +104,8 @@ class OrderJournal:
         self._cycles.open()
         change = self._changes.get(key)
         if change is None:
+            if not self._changes:
+                self._before_write.append(self._put_changes)
             change = self._changes[key] = _Change()
         change.is_reset |= is_reset
         if done is not None:

@@ -52,8 +52,8 @@ class _MergedAck:
 
 
 class ReviveLog:
-    """Writes the revive topic of one broker. `before_write` is the list of what a commit cycle calls before
-    it is written."""
+    """Writes the revive topic of one broker. `before_write` is the list of what the open commit cycle calls
+    before it is written."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class ReviveLog:
         # Called with each record that is put.
         self._on_put = on_put
         self._acks: dict[CheckPoint, _MergedAck] = {}
-        before_write.append(self._put_acks)
+        self._before_write = before_write
 
     # -- check points ------------------------------------------------------------------------------
 
@@ -132,6 +132,8 @@ class ReviveLog:
         self._cycles.open()
         merged = self._acks.get(check_point)
         if merged is None:
+            if not self._acks:
+                self._before_write.append(self._put_acks)
             merged = self._acks[check_point] = _MergedAck()
         merged.bits |= bits
         if is_consumed:

@@ -96,7 +96,7 @@ class FastSendPath:
         self.on_stored: Callable[[int, PutStatus, int], None] | None = None
         self._gathered: dict[Connection, list[SentPiece]] = {}
         self._gathered_bytes = 0
-        commit_cycle.before_write.append(self.put)
+        self._before_write = commit_cycle.before_write
 
     # -- gathering -------------------------------------------------------------------------------
 
@@ -116,6 +116,8 @@ class FastSendPath:
         cycles.open()
         piece = data, position, end
         pieces = self._gathered.get(connection)
+        if not self._gathered:
+            self._before_write.append(self.put)
         if pieces is None:
             self._gathered[connection] = [piece]
         else:

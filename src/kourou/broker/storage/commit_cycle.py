@@ -54,6 +54,8 @@ class CommitCycle:
         monotonic_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
         self._store = store
+        self.begin = store.begin_cycle
+        """Fix the time of the commit cycle."""
         self.sync_flush_timeout_ms = sync_flush_timeout_ms
         self.waits_for_flush = waits_for_flush
         self._count_failed = count_failed
@@ -69,7 +71,8 @@ class CommitCycle:
         self.waiting_bytes = 0
         self.waiting_messages = 0
         self.written_messages = 0
-        # Called before a commit cycle is written, to put what was collected for it.
+        # Called once, before the open commit cycle is written: they put what was collected for it. Each adds
+        # itself when it collects the first of that, also while others are called.
         self.before_write: list[Callable[[], None]] = []
         # Called after the log has grown.
         self.after_write: list[Callable[[], None]] = []
@@ -80,14 +83,11 @@ class CommitCycle:
         """Whom to ask for a sync; its result comes to `flushed`."""
         self._flusher = flusher
 
-    def begin(self) -> None:
-        """Fix the time of the commit cycle."""
-        self._store.begin_cycle()
-
     def end(self) -> None:
         """Write what the commit cycle has gathered, and do what follows from that."""
-        for put_gathered in self.before_write:
-            put_gathered()
+        before_write = self.before_write
+        while before_write:
+            before_write.pop(0)()
         try:
             batch = self._store.write_cycle()
         except PutFailedError as failed:
@@ -102,16 +102,16 @@ class CommitCycle:
         for grown in self.after_write:
             grown()
         # While older ones wait, newer ones do too: readers see messages in the order of the log.
-        if self.waits_for_flush or self._flushing:
+        if not (self.waits_for_flush or self.waiting_messages or self.replicas is not None):
+            self._confirm(batch)
+        elif self.waits_for_flush or self._flushing:
             self._wait(batch)
             self._flushing.hold(batch, self._monotonic_ms() + self.sync_flush_timeout_ms)
             assert self._flusher is not None
             self._flusher.request_nowait()
-        elif self.replicas is not None or self._replicating:
+        else:
             self._wait(batch)
             self._replicate(batch)
-        else:
-            self._confirm(batch)
 
     def _wait(self, batch: PutBatch) -> None:
         batch.answer_unwaited(PutStatus.PUT_OK)

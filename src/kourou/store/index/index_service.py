@@ -303,7 +303,7 @@ class IndexService:
             if rows:
                 self._hashed_keys.append(rows)
                 self._hashed_count += len(rows) // HASHED_KEYS.itemsize
-        if self._pending_count >= self._build_at:
+        if len(self._pending) + self._hashed_count >= self._build_at:
             self._build_early()
 
     @property

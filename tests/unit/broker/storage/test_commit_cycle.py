@@ -188,3 +188,36 @@ def test_when_slaves_are_no_longer_waited_for_older_messages_come_first(kit: Sto
     senders.send()
     flusher.sync(end)
     assert senders.reported == [PutStatus.PUT_OK] * 2 and senders.visible == 2
+
+
+def test_what_was_collected_for_a_cycle_is_put_once_before_it_is_written(kit: StoreKit) -> None:
+    store = kit.open()
+    end = commit_cycle(store, sync=False)
+    senders = Senders(store, end)
+
+    def put_and_collect_more() -> None:
+        senders.put()
+        end.before_write.append(senders.put)
+
+    end.begin()
+    end.before_write.append(put_and_collect_more)
+    end.end()
+    assert senders.reported == [PutStatus.PUT_OK] * 2
+    end.begin()
+    end.end()
+    assert senders.visible == 2
+
+
+def test_what_fails_before_a_cycle_is_written_does_not_fail_the_next_one(kit: StoreKit) -> None:
+    store = kit.open()
+    end = commit_cycle(store, sync=False)
+    senders = Senders(store, end)
+
+    def broken() -> None:
+        raise KeyError
+
+    end.before_write += [broken, senders.put]
+    with pytest.raises(KeyError):
+        end.end()
+    end.end()
+    assert senders.reported == [PutStatus.PUT_OK]
