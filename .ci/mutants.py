@@ -109,6 +109,8 @@ MUTANTS = (
     Mutant(KERNEL, "begin < 0 || end < begin", "end < begin", CHECKSUMS),
     Mutant(KERNEL, "at - start <= data.len - size", "at - start <= data.len", FITS),
     Mutant(KERNEL, "fits = at >= start &&", "fits =", FITS),
+    Mutant(KERNEL, "at > log->end - size)", "at > log->end)", FITS),
+    Mutant(KERNEL, "(off_t)(phy_offset - log->start)", "(off_t)phy_offset", FITS),
     Mutant(KERNEL, "transaction == TRANSACTION_ROLLBACK ||", "0 ||", FITS),
     Mutant(KERNEL, "transaction == TRANSACTION_PREPARED ||", "0 ||", FITS),
     # -- signed sends ----------------------------------------------------------------------------

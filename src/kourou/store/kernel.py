@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MODULE: Final = "kourou.store._kernel"
 VARIABLE: Final = "KOUROU_KERNEL"
 """The environment variable that switches the kernel off when it is 0; `setup.py` reads it too."""
-_INTERFACE: Final = 15
+_INTERFACE: Final = 16
 _BUILD: Final = (
     "install a C compiler and Python's headers (Debian, Ubuntu: gcc, libc6-dev, python3-dev), then run "
     "pip install --force-reinstall --no-deps . in Kourou's source folder (make kernel for its .venv)"
@@ -153,6 +153,20 @@ class Kernel(Protocol):
     ) -> bool: ...
 
     def checksums(self, data: Buffer, begins: Buffer, ends: Buffer, /) -> bytes | None: ...
+
+    def units_fit_in_file(
+        self,
+        fd: int,
+        start: int,
+        end: int,
+        units: bytes,
+        queue_offset: int,
+        topic: bytes,
+        queue_id: int,
+        has_codes: bool,
+        ahead: int,
+        /,
+    ) -> bool: ...
 
     def signing_state(self, secret_key: bytes, /) -> bytes: ...
 

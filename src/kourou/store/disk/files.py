@@ -89,6 +89,11 @@ class OpenFile:
         self._knows_nowait = _READ_NOWAIT != 0
         self._pages: FilePages | None = None
 
+    @property
+    def descriptor(self) -> int:
+        """The open file's number, as long as this is not closed."""
+        return self._fd
+
     def pwrite(self, data: Buffer, position: int) -> None:
         """Write all of `data`; on return it is in the page cache. After an OSError any part may be."""
         view = memoryview(data)

@@ -58,6 +58,15 @@ class LogSnapshot:
         position = phy_offset - log_file.start_phy_offset
         return self._file(log_file).pread_into(target, position) == len(target)
 
+    def descriptor_at(self, phy_offset: int) -> tuple[int, int, int] | None:
+        """The open file with this byte, where in the log it begins, and up to where it may be read; None when
+        there is no such file."""
+        log_file = self.file_at(phy_offset)
+        if log_file is None:
+            return None
+        end = min(log_file.end_phy_offset, self.max_phy_offset)
+        return self._file(log_file).descriptor, log_file.start_phy_offset, end
+
     def view(self, low: int, high: int) -> memoryview | None:
         """Bytes of one file through a map, if they are in memory."""
         log_file = self.file_at(low)

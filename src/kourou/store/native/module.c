@@ -9,6 +9,7 @@
    read_records   records.h         records of a log, as a slave or a recovery reads them: units and index entries
    encode_again   messages_again.h  popped messages that come again: records, units, index entries
    units_fit      units.h           whether units of a queue match their records
+   units_fit_in_file  units.h       the same for records that are read from a file
    checksum, checksums        checksum.h     CRC of a body, as records store it; of many in one buffer
    signing_state, signatures   signatures.h   HMAC-SHA1, as requests are signed
 
@@ -32,7 +33,7 @@
 #include "staged_entries.h"
 #include "units.h"
 
-#define INTERFACE 15
+#define INTERFACE 16
 
 static PyMethodDef functions[] = {
     {"sends_end", (PyCFunction)(void (*)(void))sends_end, METH_FASTCALL, sends_end_doc},
@@ -43,6 +44,7 @@ static PyMethodDef functions[] = {
     {"read_records", read_records, METH_VARARGS, read_records_doc},
     {"encode_again", encode_again, METH_VARARGS, encode_again_doc},
     {"units_fit", units_fit, METH_VARARGS, units_fit_doc},
+    {"units_fit_in_file", units_fit_in_file, METH_VARARGS, units_fit_in_file_doc},
     {"checksum", checksum_of, METH_O, checksum_doc},
     {"checksums", checksums, METH_VARARGS, checksums_doc},
     {"signing_state", signing_state, METH_O, signing_state_doc},

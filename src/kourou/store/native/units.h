@@ -1,7 +1,8 @@
-/* Whether units of a queue match their records. */
+/* Whether units of a queue match their records, which are in memory or in a file. */
 
 #pragma once
 
+#include "log_reads.h"
 #include "properties.h"
 
 PyDoc_STRVAR(units_fit_doc,
@@ -75,4 +76,46 @@ static PyObject *units_fit(PyObject *module, PyObject *args)
     PyBuffer_Release(&data);
     PyBuffer_Release(&units);
     return PyBool_FromLong(fits);
+}
+
+PyDoc_STRVAR(units_fit_in_file_doc,
+"units_fit_in_file(fd, start, end, units, queue_offset, topic, queue_id, has_codes, ahead)\n"
+"\n"
+"The same for records in an open file of the log, which begins at `start` and is read up to `end`; may wait for\n"
+"the disk. Where the records make up a good part of the file, it is read ahead: `ahead` bytes behind the last.\n"
+"False also if the file is too short or cannot be read, and for very large records.");
+
+static PyObject *units_fit_in_file(PyObject *module, PyObject *args)
+{
+    Py_buffer units;
+    long long start, end, queue_offset, ahead;
+    int fd;
+    struct queue_place queue;
+    (void)module;
+    if (!PyArg_ParseTuple(
+            args, "iLLy*Ly#ipL", &fd, &start, &end, &units, &queue_offset, &queue.topic.at, &queue.topic.size,
+            &queue.queue_id, &queue.has_codes, &ahead))
+        return NULL;
+    const struct log_part log = {fd, start, end};
+    const unsigned char *unit = units.buf;
+    struct buf records = {NULL, 0, 0};
+    Py_ssize_t count = units.len / CQ_UNIT_BYTES;
+    int fits = can_fold && queue.topic.size <= MAX_TOPIC_BYTES_V1;
+    Py_BEGIN_ALLOW_THREADS
+    if (fits && count > 0 && ahead >= 0)
+        fetch_ahead(&log, unit, count, ahead);
+    while (fits && count > 0) {
+        int64_t low = (int64_t)GET(unit, CQ_UNIT_PHY_OFFSET), high = low;
+        Py_ssize_t together = records_together(&log, unit, count, &high);
+        fits = together > 0 && high - low <= MAX_LONE_BYTES && reserve_fresh(&records, (size_t)(high - low)) != NULL &&
+               read_log(&log, records.at, high - low, low);
+        for (count -= together; fits && together > 0; together--, unit += CQ_UNIT_BYTES, queue_offset++)
+            fits = unit_fits(
+                (const unsigned char *)records.at + ((int64_t)GET(unit, CQ_UNIT_PHY_OFFSET) - low), unit, queue_offset,
+                &queue);
+    }
+    Py_END_ALLOW_THREADS
+    free(records.at);
+    PyBuffer_Release(&units);
+    return PyErr_Occurred() ? NULL : PyBool_FromLong(fits);
 }

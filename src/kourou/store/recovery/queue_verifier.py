@@ -52,6 +52,8 @@ _AHEAD_UNITS: Final = 1024
 _AHEAD_BYTES: Final = 4 * 1024 * 1024
 _READ_BYTES: Final = 4 * 1024 * 1024
 """Records of one check; a larger one is checked alone."""
+_READ_AHEAD_BYTES: Final = 4 * 1024 * 1024
+"""The following bytes of the log are fetched, too, while these are checked: for the next check."""
 _GAP_BYTES: Final = 8 * 1024
 """Records closer together than this are read in one go."""
 _REBUILT_UNITS: Final = 65_536
@@ -243,6 +245,8 @@ class _QueueCheck:
         if is_lmq(self._queue.topic):
             # Queues of Apache's whose units point at records of other topics.
             return np.ones(len(units), np.bool_)
+        if self._fit_in_files(first, units):
+            return np.ones(len(units), np.bool_)
         phy_offsets, sizes = units.phy_offsets, units.sizes
         is_sized = (sizes >= MIN_RECORD_BYTES) & (sizes <= MAX_RECORD_BYTES)
         is_right: Bools = is_sized & (phy_offsets >= 0) & (phy_offsets < self._log.min_phy_offset)
@@ -258,6 +262,28 @@ class _QueueCheck:
             # Records expire from the queue's start on: none behind one that the log has.
             is_right &= ~np.logical_or.accumulate(is_kept) & (not self._is_kept_before(first))
         return is_right | is_kept
+
+    def _fit_in_files(self, first: int, units: Units) -> bool:
+        """Whether all of them fit, by the compiled kernel; False also for what Python has to decide."""
+        kernel = self._verifier.kernel
+        if kernel is None or not len(units):
+            return False
+        borders = np.flatnonzero(np.diff(units.phy_offsets // self._log.file_bytes)) + 1
+        at = 0
+        for end in (*borders.tolist(), len(units)):
+            place = self._log.descriptor_at(int(units.phy_offsets[at]))
+            if place is None or not kernel.units_fit_in_file(
+                *place,
+                units.raw[at:end].tobytes(),
+                first + at,
+                self._raw_topic,
+                self._queue.queue_id,
+                self._has_codes,
+                _READ_AHEAD_BYTES,
+            ):
+                return False
+            at = end
+        return True
 
     def _is_kept_before(self, queue_offset: int) -> bool:
         """Whether the unit in front of this one points into the log, as far as can be seen from itself."""
