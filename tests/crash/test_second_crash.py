@@ -20,6 +20,7 @@ from kourou.store.recovery.log_walk import LogWalk, WalkStep
 from kourou.store.settings import FlushDiskType
 from kourou.testing.crash_writer import crash_config, now_ms
 from kourou.testing.faulty_files import FaultyFiles, SimulatedCrash
+from kourou.testing.store_check import assert_store_ok
 from kourou.testing.survival import Survival, drop_all, keep_all
 from tests.crash.ledger import read_queue
 from tests.crash.rounds import each_round, summaries
@@ -41,6 +42,7 @@ def walked(monkeypatch: pytest.MonkeyPatch) -> list[WalkStep]:
         return steps[-1]
 
     monkeypatch.setattr(LogWalk, "step", noting)
+    monkeypatch.setattr(recovery, "_WRITE_BYTES", PROGRESS_BYTES // 2)
     monkeypatch.setattr(recovery, "_PROGRESS_BYTES", PROGRESS_BYTES)
     return steps
 
@@ -92,12 +94,40 @@ LOG_FILE_BYTES = 64 * 1024 * 1024
 LOG_BYTES = 4 * LOG_FILE_BYTES
 
 
-def start_writer(root: Path, flush: FlushDiskType) -> subprocess.Popen[bytes]:
+WITH_PROGRESS = """
+import sys
+from kourou.store.recovery import recovery
+from kourou.testing.crash_writer import main
+
+recovery._WRITE_BYTES, recovery._PROGRESS_BYTES = map(int, sys.argv.pop().split(","))
+main()
+"""
+
+
+def start_writer(
+    root: Path,
+    flush: FlushDiskType,
+    *,
+    write_bytes: int = LOG_FILE_BYTES // 4,
+    progress_bytes: int = LOG_FILE_BYTES,
+) -> subprocess.Popen[bytes]:
+    """Its recovery writes what it derives, and keeps progress, whenever it has walked so much of the log."""
     return subprocess.Popen(
-        [sys.executable, "-m", "kourou.testing.crash_writer", str(root), "1"]
-        + ["--log-file-bytes", str(LOG_FILE_BYTES), "--flush", flush.value],
+        [sys.executable, "-c", WITH_PROGRESS, str(root), "1", "--log-file-bytes", str(LOG_FILE_BYTES)]
+        + ["--flush", flush.value, f"{write_bytes},{progress_bytes}"],
         stdout=subprocess.DEVNULL,
     )
+
+
+def killed_store(root: Path) -> None:
+    """A store with several log files, all of which have to be walked: what is derived is gone."""
+    last = root / "commitlog" / f"{LOG_BYTES:020d}"
+    writer = start_writer(root, FlushDiskType.ASYNC_FLUSH)
+    wait_until(writer, last.exists)
+    kill(writer)
+    for derived in ("consumequeue", "index"):
+        shutil.rmtree(root / derived)
+    (root / "checkpoint").unlink()
 
 
 def wait_until(writer: subprocess.Popen[bytes], is_so: object, timeout_s: float = 120) -> None:
@@ -123,14 +153,7 @@ def derived_phy_offset(root: Path) -> int:
 @pytest.mark.slow
 def test_a_second_kill_of_a_real_recovery_goes_on(tmp_path: Path) -> None:
     root = tmp_path / "store"
-    last = root / "commitlog" / f"{LOG_BYTES:020d}"
-    writer = start_writer(root, FlushDiskType.ASYNC_FLUSH)
-    wait_until(writer, last.exists)
-    kill(writer)
-    for derived in ("consumequeue", "index"):
-        shutil.rmtree(root / derived)
-    (root / "checkpoint").unlink()
-
+    killed_store(root)
     writer = start_writer(root, FlushDiskType.SYNC_FLUSH)
     wait_until(writer, lambda: derived_phy_offset(root) > 0)
     kill(writer)
@@ -142,11 +165,33 @@ def test_a_second_kill_of_a_real_recovery_goes_on(tmp_path: Path) -> None:
     took_s = time.monotonic() - began
     assert store.report.start_phy_offset >= reached > 0
     walked = store.log.max_phy_offset - store.report.start_phy_offset
-    assert all(
-        read_queue(store, queue.topic, queue.queue_id, queue.max_queue_offset - 10)
-        for queue in store.queues.items()
-    )
+    assert_readable(store)
     store.close()
     summaries.append(
         f"second kill in recovery: {reached >> 20} MiB were done, {walked >> 20} MiB walked in {took_s:.1f} s"
+    )
+
+
+@pytest.mark.slow
+def test_a_second_kill_before_anything_was_synced_finds_the_store_whole(tmp_path: Path) -> None:
+    """The first recovery has written queues and index, and has noted no progress."""
+    root = tmp_path / "store"
+    killed_store(root)
+    writer = start_writer(root, FlushDiskType.SYNC_FLUSH, progress_bytes=1 << 40)
+    wait_until(writer, lambda: any((root / "consumequeue").glob("*/*/*")))
+    kill(writer)
+    assert derived_phy_offset(root) == 0, "the recovery was over"
+
+    store = MessageStore.open(crash_config(root, LOG_FILE_BYTES), Files(), now_ms)
+    assert store.report.start_phy_offset == 0 and store.report.records > 0
+    assert sum(queue.max_queue_offset for queue in store.queues.items()) == store.report.records
+    assert_readable(store)
+    store.close()
+    assert_store_ok(root)
+
+
+def assert_readable(store: MessageStore) -> None:
+    assert all(
+        read_queue(store, queue.topic, queue.queue_id, queue.max_queue_offset - 10)
+        for queue in store.queues.items()
     )

@@ -148,6 +148,7 @@ class StoreOpening:
             self._store.index,
             self._store.checkpoint,
             start,
+            self._write_derived,
             self._keep_progress,
             self._store.producers.pass_over,
             self._store.damages,
@@ -155,9 +156,14 @@ class StoreOpening:
         ).run()
 
     def _keep_progress(self) -> None:
-        store = self._store
-        store.producers.read_log(self._scanner(), store.dispatcher.dispatched_phy_offset)
+        self._store.producers.read_log(self._scanner(), self._store.dispatcher.dispatched_phy_offset)
+        self._flush_derived(thorough=True)
+
+    def _write_derived(self) -> None:
+        self._flush_derived(thorough=False)
+
+    def _flush_derived(self, *, thorough: bool) -> None:
         try:
-            store.flush_derived(thorough=True)
+            self._store.flush_derived(thorough=thorough)
         except OSError as error:  # derived: the next recovery only starts earlier
             _log.warning("what recovery derived cannot be saved: %s", error)

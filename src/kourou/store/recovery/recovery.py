@@ -39,7 +39,10 @@ from kourou.store.recovery.recovery_start import RecoveryStart
 
 _log = logging.getLogger(__name__)
 
-_PROGRESS_BYTES: Final = 64 * 1024 * 1024
+_WRITE_BYTES: Final = 64 * 1024 * 1024
+"""After so much of the log queues and index are written, without a sync: they are not kept in memory."""
+_PROGRESS_BYTES: Final = 1024 * 1024 * 1024
+"""And after so much of it progress is made durable: a sync may take longer than reading it again."""
 _COPY_BYTES: Final = 1024 * 1024
 
 
@@ -58,8 +61,9 @@ class RecoveryReport:
 
 
 class Recovery:
-    """One recovery of one store. `keep_progress` makes what is derived so far durable; `pass_over` gets the
-    start and the end of records that have no sequences of idempotent producers."""
+    """One recovery of one store. `write_derived` writes what is derived so far to its files, `keep_progress`
+    makes it durable; `pass_over` gets the start and the end of records that have no sequences of idempotent
+    producers."""
 
     def __init__(
         self,
@@ -72,6 +76,7 @@ class Recovery:
         index: IndexService | None,
         checkpoint: StoreCheckpoint,
         start: RecoveryStart,
+        write_derived: Callable[[], None],
         keep_progress: Callable[[], None],
         pass_over: Callable[[int, int], None],
         known: KnownDamages,
@@ -90,9 +95,10 @@ class Recovery:
         self._queues = queues
         self._index = index
         self._checkpoint = checkpoint
+        self._write_derived = write_derived
         self._keep_progress = keep_progress
         self._pass_over = pass_over
-        self._synced_phy_offset = 0
+        self._synced_phy_offset = self._written_phy_offset = 0
         self._next_offsets: dict[tuple[str, int], int] = {}
 
     def run(self) -> RecoveryReport:
@@ -106,7 +112,7 @@ class Recovery:
             self._next_offsets = self._start.next_offsets()
             self._cut_queues()
             self._dispatcher.queued_phy_offset = self._start.queues_phy_offset
-            self._synced_phy_offset = self._start.phy_offset
+            self._synced_phy_offset = self._written_phy_offset = self._start.phy_offset
             report.start_phy_offset = report.end_phy_offset = self._start.phy_offset
             try:
                 self._walk(report)
@@ -144,6 +150,9 @@ class Recovery:
                 return step.bad
             if report.end_phy_offset - self._synced_phy_offset >= _PROGRESS_BYTES:
                 self._keep(report)
+            elif report.end_phy_offset - self._written_phy_offset >= _WRITE_BYTES:
+                self._write_derived()
+                self._written_phy_offset = report.end_phy_offset
         return None
 
     def _pass_bad(self, bad: BadRecord, report: RecoveryReport) -> int | None:
@@ -294,7 +303,7 @@ class Recovery:
         for log_file in self._log.log_files:
             if log_file.end_phy_offset > self._synced_phy_offset and log_file.start_phy_offset < end:
                 log_file.file.sync()
-        self._synced_phy_offset = self._log.flushed_phy_offset = end
+        self._synced_phy_offset = self._written_phy_offset = self._log.flushed_phy_offset = end
         checkpoint = self._checkpoint
         checkpoint.durable_phy_offset = max(end, checkpoint.durable_phy_offset)
         if self._dispatcher.dispatched_timestamp:

@@ -13,6 +13,7 @@ from kourou.errors import StoreFormatError
 from kourou.protocol.record import decode_records
 from kourou.store.disk.files import Files
 from kourou.store.message_store import MessageStore
+from kourou.store.queue.cq_unit import UNIT_BYTES
 from kourou.store.settings import FlushDiskType, MessageStoreConfig
 from kourou.testing.faulty_files import SimulatedCrash
 from kourou.testing.store_check import assert_store_ok
@@ -124,6 +125,33 @@ def test_a_power_loss_at_every_change_that_recovery_makes(
     assert step > 2
     faulty(kit).crash(keep_all)
     assert_all(kit.open(), 50)
+
+
+def test_what_is_derived_is_written_before_it_is_synced(
+    kit: StoreKit, store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of it grows in memory with the log, and a second kill finds files that no checkpoint covers."""
+    monkeypatch.setattr("kourou.store.recovery.recovery._WRITE_BYTES", LOG_FILE_BYTES)
+    monkeypatch.setattr("kourou.store.store_flush.LEAST_FLUSH_BYTES", 1)
+    fill(store, 200)
+    store.abandon()
+    waiting: list[int] = []
+    flush_derived = MessageStore.flush_derived
+
+    def dying(self: MessageStore, *, thorough: bool) -> bool:
+        if thorough:
+            raise SimulatedCrash
+        waiting.append(sum(queue.unflushed_bytes for queue in self.queues.items()))
+        return flush_derived(self, thorough=False)
+
+    with monkeypatch.context() as patch, pytest.raises(SimulatedCrash):
+        patch.setattr(MessageStore, "flush_derived", dying)
+        kit.open()
+    assert len(waiting) > 2 and max(waiting) < 100 * UNIT_BYTES
+    faulty(kit).crash(keep_all)
+    store = kit.open()
+    assert (store.report.start_phy_offset, store.report.records) == (0, 200)
+    assert_all(store, 200)
 
 
 def test_with_sync_flush_a_power_loss_loses_nothing_that_was_answered(kit: StoreKit) -> None:
