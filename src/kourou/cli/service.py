@@ -7,23 +7,30 @@ stop a server. A long start is interrupted, too. A second signal ends the proces
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import logging
 import os
 import resource
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from kourou.errors import KourouError
 from kourou.pidfile import STARTING, pid_file
 from kourou.transport.event_loop import loop_factory
 
 _log = logging.getLogger(__name__)
+
+# Parameters of glibc's mallopt, with their values. By default it maps large buffers when they are allocated,
+# and unmaps the free end of the heap when buffers are freed: a commit cycle of 1 MiB, or a bulk pull, would
+# pay for hundreds of page faults. Frames of more than 4 MiB are rare.
+_MALLOC_PARAMETERS: Final = {-1: 32 * 1024 * 1024, -3: 4 * 1024 * 1024}  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
+_MALLOC_VARIABLES: Final = ("MALLOC_", "GLIBC_TUNABLES")
 
 
 @dataclass(frozen=True)
@@ -80,6 +87,7 @@ def run_server(service: Service[ServerT]) -> None:
     """Serve until a signal. Raises the error of a failed start, or of a later failure."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     raise_descriptor_limit()
+    keep_freed_memory()
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(_serve(service))
@@ -88,6 +96,15 @@ def run_server(service: Service[ServerT]) -> None:
     except Exception as error:
         _log.exception("%s failed", service.component)
         raise KourouError(f"{service.component} failed: {error!r}; see the log") from error
+
+
+def keep_freed_memory(environ: Mapping[str, str] = os.environ) -> bool:
+    """Have the C library keep up to 32 MiB of freed memory for the next buffers. False where that is not
+    possible, or where the environment has settings of its own."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None or any(name.startswith(_MALLOC_VARIABLES) for name in environ):
+        return False
+    return all([mallopt(parameter, value) for parameter, value in _MALLOC_PARAMETERS.items()])
 
 
 async def _serve(service: Service[ServerT]) -> None:
