@@ -159,7 +159,7 @@ MUTANTS = (
     ),
     Mutant(APPENDER, "            keys = ()\n", "            pass\n", PUTS),
     Mutant(APPENDER, "        self._log.advance(batch.end_phy_offset)\n", "", PUTS),
-    Mutant(APPENDER, "            self._undo()\n            for", "            for", PUTS),
+    Mutant(APPENDER, "            if self._half_written_end:\n", "            if False:\n", PUTS),
     Mutant(APPENDER, "                self.fence(reason)\n", "                pass\n", PUTS),
     # -- reading ---------------------------------------------------------------------------------
     Mutant(

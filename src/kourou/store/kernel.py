@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MODULE: Final = "kourou.store._kernel"
 VARIABLE: Final = "KOUROU_KERNEL"
 """The environment variable that switches the kernel off when it is 0; `setup.py` reads it too."""
-_INTERFACE: Final = 16
+_INTERFACE: Final = 17
 _BUILD: Final = (
     "install a C compiler and Python's headers (Debian, Ubuntu: gcc, libc6-dev, python3-dev), then run "
     "pip install --force-reinstall --no-deps . in Kourou's source folder (make kernel for its .venv)"
@@ -38,9 +38,12 @@ SentPiece: TypeAlias = tuple[bytes, int, int]
 """Bytes, and the start and end of the complete frames in them."""
 SendsEnd: TypeAlias = tuple[int, int, int]
 """The end of the encoded sends: number of groups, of pieces of the next group, position in the next piece."""
-EncodedSends: TypeAlias = "tuple[SendsEnd, int, bytearray, bytes, list[bytes], list[GrownQueue], bytes]"
-"""Their end, the number of messages, their records, the index entries (rows of `HASHED_KEYS`), the responses
-for each connection, the queues with new messages, and the windows of sequences as they were before."""
+EncodedSends: TypeAlias = (
+    "tuple[SendsEnd, int, bytearray, bytes, list[tuple[Any, bytes]], list[GrownQueue], bytes]"
+)
+"""Their end, the number of messages, their records, the index entries (rows of `HASHED_KEYS`), the
+connections that get responses, each with its own, the queues with new messages, and the windows of sequences
+as they were before."""
 SequenceState: TypeAlias = tuple[Mapping[str, Mapping[int, Mapping[str, int]]], list[bytearray], int]
 """The slots of a ProducerTable, the blocks of its windows, and the number of the run."""
 SigningAccounts: TypeAlias = "Mapping[str, tuple[Any, bytes, set[str], set[str]]]"
@@ -69,7 +72,7 @@ class Kernel(Protocol):
 
     def encode_sends(
         self,
-        groups: list[tuple[list[SentPiece], bytes]],
+        groups: Sequence[tuple[Any, list[SentPiece], bytes]],
         setup: SendSetup,
         targets: Mapping[str, Any],
         configs: Mapping[str, Any],

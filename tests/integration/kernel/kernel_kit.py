@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import pytest
 
@@ -32,7 +32,6 @@ from kourou.store.kernel import (
     Kernel,
     NewQueue,
     SendsEnd,
-    SentPiece,
     choose_kernel,
 )
 from kourou.store.log.put_batch import GrownQueue, PutBatch, RunRoom
@@ -49,7 +48,7 @@ FLAGS_VARIABLE = "KOUROU_TEST_KERNEL_FLAGS"
 """More flags for the compiler: a nightly suite has the kernel checked by sanitizers (.ci/suites.py)."""
 NOW_MS = 1_700_000_000_000
 _HOUR_MS = 3_600_000
-ROOM = RunRoom(0, 1 << 20, NOW_MS, 1 << 20, 1 << 20)
+ROOM: Final[RunRoom] = (0, 1 << 20, NOW_MS, 1 << 20, 1 << 20)
 
 
 def build_problem() -> str | None:
@@ -136,10 +135,14 @@ class FedBroker:
         """What the broker adds to the properties of each message."""
         return cast(FastSendPath, self._bulk)._setup[0]
 
+    def _sender(self, data: bytes) -> Sender:
+        connection, _ = self.connect()
+        return connection, [(data, 0, len(data))], connection.state.born_host
+
     async def count_ordinary(self, frames: Sequence[bytes], room: RunRoom = ROOM) -> int:
         """How many of `frames` the kernel would take, whatever they begin with; nothing is put."""
         data = b"".join(frames)
-        senders: list[Sender] = [(self.connect()[0], [(data, 0, len(data))])]
+        senders = [self._sender(data)]
         before = self.taken
         cast(FastSendPath, self._bulk)._encode(senders, room)
         return self.taken - before
@@ -149,7 +152,7 @@ class FedBroker:
         data = b"".join(frames)
         bulk = cast(FastSendPath, self._bulk)
         setup, bulk._setup = bulk._setup, (*bulk._setup[:-1], new_queue)
-        encoded = bulk._encode([(self.connect()[0], [(data, 0, len(data))])], ROOM)
+        encoded = bulk._encode([self._sender(data)], ROOM)
         bulk._setup = setup
         assert encoded is not None
         return encoded[5]
@@ -201,11 +204,11 @@ class FedBroker:
         return {(queue.topic, queue.queue_id): _units(queue) for queue in queues}
 
 
-def _sends_before(groups: Sequence[tuple[list[SentPiece], bytes]], end: SendsEnd) -> int:
+def _sends_before(groups: Sequence[Sender], end: SendsEnd) -> int:
     done, pieces_done, position = end
-    whole = [piece for pieces, _ in groups[:done] for piece in pieces]
+    whole = [piece for _, pieces, _ in groups[:done] for piece in pieces]
     if done < len(groups):
-        pieces = groups[done][0]
+        pieces = groups[done][1]
         data, start, _ = pieces[pieces_done]
         whole += [*pieces[:pieces_done], (data, start, position)]
     return sum(len(FrameDecoder().feed(data[start:end])) for data, start, end in whole)

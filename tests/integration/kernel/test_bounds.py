@@ -156,7 +156,7 @@ def left(twins: Twins) -> int:
     appender.begin_cycle(NOW_MS)
     room = appender.run_room()
     assert room is not None
-    return room.last_phy_offset - room.phy_offset
+    return room[1] - room[0]
 
 
 def record_bytes(broker: FedBroker, topic: str, properties: str, body_bytes: int) -> int:
@@ -169,9 +169,9 @@ def record_bytes(broker: FedBroker, topic: str, properties: str, body_bytes: int
 @pytest.mark.parametrize(
     "room",
     [
-        lambda size, body: RunRoom(1000, 1000 + size, NOW_MS, 1 << 20, 1 << 20),
-        lambda size, body: RunRoom(1000, 1 << 30, NOW_MS, 1 << 20, size),
-        lambda size, body: RunRoom(1000, 1 << 30, NOW_MS, body, 1 << 20),
+        lambda size, body: (1000, 1000 + size, NOW_MS, 1 << 20, 1 << 20),
+        lambda size, body: (1000, 1 << 30, NOW_MS, 1 << 20, size),
+        lambda size, body: (1000, 1 << 30, NOW_MS, body, 1 << 20),
     ],
     ids=["end of the file", "longest record", "longest body"],
 )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kourou.protocol.batch import BatchEntry, encode_batch_entries
 from kourou.protocol.codes import SerializeType
-from kourou.store.log.put_batch import PutBatch, RunRoom
+from kourou.store.log.put_batch import PutBatch
 from kourou.store.log.put_status import PutStatus
 from kourou.store.message_store import MessageStore
 from kourou.testing.faulty_files import FaultyFiles
@@ -161,7 +161,7 @@ def test_there_has_to_be_room(
     twins: Twins, less: int, max_body: int, less_record: int, is_taken: bool
 ) -> None:
     size = 2 * (88 + 5 + len("TopicTest") + 1 + 2)
-    room = RunRoom(100, 100 + size - less, 5, max_body, size - less_record)
+    room = (100, 100 + size - less, 5, max_body, size - less_record)
     assert twins.run(twins.brokers[0].count_ordinary([batch(entries(b"", b""))], room)) == is_taken
 
 

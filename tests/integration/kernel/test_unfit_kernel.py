@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from kourou.store.kernel import MODULE
+from kourou.store.kernel import _INTERFACE, MODULE
 from tests.integration.kernel.kernel_kit import fed_broker, install
 from tests.interop.kit.ports import free_port
 
@@ -21,5 +21,6 @@ async def test_a_broker_warns_of_a_kernel_that_does_not_fit(
         assert not broker.has_kernel
     (warning,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert warning.getMessage().startswith(
-        "compiled kernel not in use: it is of another version of Kourou (interface None, not 15); install"
+        "compiled kernel not in use: it is of another version of Kourou "
+        f"(interface None, not {_INTERFACE}); install"
     )

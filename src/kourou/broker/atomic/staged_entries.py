@@ -16,7 +16,6 @@ from kourou.protocol.atomic import ATOMIC_PROPERTY, StagedGroup
 from kourou.protocol.batch import BatchEntry, split_batch
 from kourou.protocol.layout import MIN_BATCH_ENTRY_BYTES, PROPERTY_SEPARATOR
 from kourou.protocol.properties import property_start
-from kourou.store.log.put_batch import PutRun
 from kourou.store.log.put_status import PutStatus
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ class EntryPuts:
         if encoded is None:
             return self._put_in_python(rest, queue, number, done)
         rest.position, messages, records, hashed_keys, grown = encoded
-        self._appender.put_run(PutRun(messages, records, hashed_keys, grown, _status_only(done)))
+        self._appender.put_run(messages, records, hashed_keys, grown, _status_only(done))
         return messages
 
     def _max_bytes(self) -> int:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kourou.protocol.layout import Buffer
 from kourou.protocol.properties import MessageConst, property_pair
-from kourou.store.log.put_batch import PutRun
 from kourou.store.log.put_status import PutRefusedError, PutStatus
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ class RevivedRuns:
         if encoded is None:
             return 0
         messages, encoded_records, hashed_keys, grown = encoded
-        self._appender.put_run(PutRun(messages, encoded_records, hashed_keys, grown, _ignore))
+        self._appender.put_run(messages, encoded_records, hashed_keys, grown, _ignore)
         return messages
 
     def _encoded(

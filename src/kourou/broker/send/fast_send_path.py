@@ -25,7 +25,7 @@ from kourou.broker.storage.commit_cycle import MAX_CYCLE_BYTES
 from kourou.protocol.frame import FrameDecoder
 from kourou.protocol.layout import HOST_V4_BYTES
 from kourou.store.kernel import EncodedSends, Kernel, SendsEnd, SendSetup, SentPiece
-from kourou.store.log.put_batch import PutRun, RunRoom
+from kourou.store.log.put_batch import RunRoom
 from kourou.store.log.put_status import PutRefusedError, PutStatus
 from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.transport.connection import Connection
@@ -48,8 +48,8 @@ _PUT_OK: Final = PutStatus.PUT_OK
 _MAX_RUNS: Final = 8
 _BEGIN: Final[SendsEnd] = (0, 0, 0)
 
-Sender: TypeAlias = tuple[Connection, list[SentPiece]]
-"""A connection, and what it has sent."""
+Sender: TypeAlias = tuple[Connection, list[SentPiece], bytes]
+"""A connection, what it has sent, and its host."""
 
 
 class FastSendPath:
@@ -94,7 +94,7 @@ class FastSendPath:
         )
         # Called for each run that is answered: messages, status, the time of its commit cycle.
         self.on_stored: Callable[[int, PutStatus, int], None] | None = None
-        self._gathered: dict[Connection, list[SentPiece]] = {}
+        self._gathered: dict[Connection, Sender] = {}
         self._gathered_bytes = 0
         self._before_write = commit_cycle.before_write
 
@@ -114,14 +114,13 @@ class FastSendPath:
             return position
         cycles = self._cycles
         cycles.open()
-        piece = data, position, end
-        pieces = self._gathered.get(connection)
-        if not self._gathered:
-            self._before_write.append(self.put)
-        if pieces is None:
-            self._gathered[connection] = [piece]
+        sender = self._gathered.get(connection)
+        if sender is not None:
+            sender[1].append((data, position, end))
         else:
-            pieces.append(piece)
+            if not self._gathered:
+                self._before_write.append(self.put)
+            self._gathered[connection] = connection, [(data, position, end)], state.born_host
         # All that was read is held with it. (Of small messages in batches the records are larger than that.)
         self._gathered_bytes += len(data)
         if self._gathered_bytes > MAX_CYCLE_BYTES:
@@ -144,7 +143,7 @@ class FastSendPath:
         gathered, self._gathered = self._gathered, {}
         self._gathered_bytes = 0
         admission = self._admission
-        senders = list(gathered.items())
+        senders = list(gathered.values())
         runs = 0
         while senders:
             end = _BEGIN
@@ -152,6 +151,8 @@ class FastSendPath:
             if runs < _MAX_RUNS and is_usable and admission.is_fast_path_open:
                 end = self._put_run(senders)
                 runs += 1
+            if end[0] == len(senders):
+                return
             senders = self._put_slow_path(senders, end)
 
     @staticmethod
@@ -159,12 +160,11 @@ class FastSendPath:
         """The sends up to `end` are put: have the one behind them handled, with what follows it on its
         connection. The senders behind that."""
         done, pieces_done, position = end
-        if done < len(senders):
-            connection, pieces = senders[done]
-            data, start, piece_end = pieces[pieces_done]
-            rest = [(data, max(start, position), piece_end), *pieces[pieces_done + 1 :]]
-            decoder = FrameDecoder(connection.max_frame_bytes)
-            connection.handle_singly([frame for piece in rest for frame in decoder.feed(_bytes_of(piece))])
+        connection, pieces, _ = senders[done]
+        data, start, piece_end = pieces[pieces_done]
+        rest = [(data, max(start, position), piece_end), *pieces[pieces_done + 1 :]]
+        decoder = FrameDecoder(connection.max_frame_bytes)
+        connection.handle_singly([frame for piece in rest for frame in decoder.feed(_bytes_of(piece))])
         return senders[done + 1 :]
 
     def _put_run(self, senders: list[Sender]) -> SendsEnd:
@@ -179,20 +179,16 @@ class FastSendPath:
         end, messages, records, hashed_keys, answers, grown, undo = encoded
         if undo:
             self._windows.undo.append(undo)
-        # What was sent is not kept for as long as senders wait for a sync.
-        answered = [(connection, own) for (connection, _), own in zip(senders, answers, strict=False) if own]
-        appender.put_run(
-            PutRun(
-                messages, records, hashed_keys, grown, partial(self._stored, answered, messages, room.now_ms)
-            )
-        )
+        # Of what was sent, nothing is kept for as long as senders wait for a sync.
+        done = partial(self._stored, answers, messages, room[2])
+        appender.put_run(messages, records, hashed_keys, grown, done)
         return end
 
     def _encode(self, senders: list[Sender], room: RunRoom) -> EncodedSends | None:
         ruling, signed = self._admission.ruling, self._admission.signed_sends
         try:
             return self._encode_sends(
-                [(pieces, connection.state.born_host) for connection, pieces in senders],
+                senders,
                 self._setup,
                 self._targets,
                 self._topic_configs,
@@ -221,7 +217,7 @@ class FastSendPath:
 
     def _stored(
         self,
-        answered: Sequence[tuple[Connection, bytes]],
+        answered: Sequence[tuple[Any, bytes]],
         messages: int,
         cycle_ms: int,
         status: PutStatus,

@@ -60,7 +60,8 @@ class StoreStats:
                 size_bytes += sum(map(len, pieces))
                 pieces_of.setdefault(queue.topic, []).extend(pieces)
             cycles[size_bytes // CQ_UNIT.size, elapsed_ms] += 1
-            cycles_of.update({queue.topic for queue in units})
+            for topic in {queue.topic for queue in units}:
+                cycles_of[topic] += 1
         for (nums, elapsed_ms), times in cycles.items():
             self._stats.cycle_put(nums, elapsed_ms, times)
         for topic, pieces in pieces_of.items():

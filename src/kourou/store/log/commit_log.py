@@ -185,7 +185,9 @@ class CommitLog:
     def write(self, start_phy_offset: int, data: Buffer) -> None:
         """Put `data`, which lies in one file, at `start_phy_offset`: the log's end or the start of
         the file behind it. In the page cache on return; OSError leaves the log's end as it was."""
-        log_file = self._writable(start_phy_offset)
+        log_file = self.log_files[-1] if self.log_files else None
+        if log_file is None or not log_file.start_phy_offset <= start_phy_offset < log_file.end_phy_offset:
+            log_file = self._writable(start_phy_offset)
         log_file.file.pwrite(data, start_phy_offset - log_file.start_phy_offset)
 
     def advance(self, end_phy_offset: int) -> None:
@@ -201,9 +203,7 @@ class CommitLog:
             phy_offset = end
 
     def _writable(self, phy_offset: int) -> LogFile:
-        if self.log_files and phy_offset < self.log_files[-1].end_phy_offset:
-            if phy_offset >= self._starts[-1]:
-                return self.log_files[-1]
+        if self.log_files and phy_offset < self._starts[-1]:
             found = self.file_at(phy_offset)
             assert found is not None, f"the log has no byte {phy_offset}"
             return found

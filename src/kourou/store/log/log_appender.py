@@ -22,6 +22,7 @@ from kourou.protocol.layout import (
     TRANSACTION_MASK,
     TRANSACTION_PREPARED,
     TRANSACTION_ROLLBACK,
+    Buffer,
 )
 from kourou.protocol.properties import (
     MessageConst,
@@ -37,10 +38,10 @@ from kourou.store.log.dispatch_request import (
     index_keys,
 )
 from kourou.store.log.put_batch import (
+    GrownQueue,
     PutBatch,
     PutDone,
     PutFailedError,
-    PutRun,
     RunRoom,
 )
 from kourou.store.log.put_status import PutRefusedError, PutStatus, illegal_remark
@@ -279,7 +280,7 @@ class LogAppender:
         if self.refusal is not None:
             return None
         batch = self._batch or self._new_batch()
-        return RunRoom(
+        return (
             batch.end_phy_offset,
             batch.last_phy_offset,
             self.cycle_ms,
@@ -287,16 +288,19 @@ class LogAppender:
             self._largest,
         )
 
-    def put_run(self, run: PutRun) -> None:
-        """Leave pending what was encoded for the room that there is."""
+    def put_run(
+        self, messages: int, records: Buffer, hashed_keys: bytes, grown: Sequence[GrownQueue], done: PutDone
+    ) -> None:
+        """Leave pending so many messages that were encoded together for the room that there is, their records
+        one after the other. `hashed_keys` are what to index, rows of `HASHED_KEYS`; `done` is for all."""
         batch = self._batch
         assert batch is not None, "a run is put where `run_room` says"
-        batch.puts.append((run.done, batch.end_phy_offset, 0, True))
-        batch.untold_messages += run.messages - 1
-        batch.parts.append(run.records)
-        batch.end_phy_offset += len(run.records)
-        batch.hashed_keys.append(run.hashed_keys)
-        for queue, queue_offset, units in run.grown:
+        batch.puts.append((done, batch.end_phy_offset, 0, True))
+        batch.untold_messages += messages - 1
+        batch.parts.append(records)
+        batch.end_phy_offset += len(records)
+        batch.hashed_keys.append(hashed_keys)
+        for queue, queue_offset, units in grown:
             gathered = batch.units.get(queue) or batch.grow(queue, queue_offset)
             gathered.append(units)
             queue.next_queue_offset = queue_offset + len(units) // UNIT_BYTES
@@ -380,7 +384,8 @@ class LogAppender:
             batch.give_back()
             raise PutFailedError(batch, PutStatus.SERVICE_NOT_AVAILABLE, "this broker is not master any more")
         try:
-            self._undo()
+            if self._half_written_end:
+                self._undo()
             for start_phy_offset, parts in batch.writes:
                 if parts:
                     data = parts[0] if len(parts) == 1 else b"".join(parts)
@@ -398,9 +403,8 @@ class LogAppender:
 
     def _undo(self) -> None:
         """Zero what failed writes may have left behind the log's end, or raise OSError."""
-        if self._half_written_end:
-            self._log.undo(self._log.max_phy_offset, self._half_written_end)
-            self._half_written_end = 0
+        self._log.undo(self._log.max_phy_offset, self._half_written_end)
+        self._half_written_end = 0
 
     def drop_pending(self) -> None:
         """Drop what is pending, like a process that dies: without a response."""

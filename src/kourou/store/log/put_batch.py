@@ -33,26 +33,9 @@ _UNWAITED: Final = 1
 _ALL: Final = 2
 
 
-class RunRoom(NamedTuple):
-    """Where a run of records may go: from `phy_offset` on, none ending behind `last_phy_offset`. `now_ms` is
-    the time of the cycle; no body and no record may have more bytes than those."""
-
-    phy_offset: int
-    last_phy_offset: int
-    now_ms: int
-    max_body_bytes: int
-    max_record_bytes: int
-
-
-class PutRun(NamedTuple):
-    """Messages that were encoded together, their records one after the other. `hashed_keys` are what to
-    index, rows of `HASHED_KEYS`. `done` is for all of them."""
-
-    messages: int
-    records: Buffer
-    hashed_keys: bytes
-    grown: list[GrownQueue]
-    done: PutDone
+RunRoom: TypeAlias = tuple[int, int, int, int, int]
+"""Where a run of records may go: its phy_offset, behind which no record may end, the time of the cycle, and
+how many bytes a body and a record may have. Made for each cycle, so a plain tuple."""
 
 
 class BatchMark(NamedTuple):
@@ -96,8 +79,9 @@ class PutBatch:
         self.end_phy_offset = start_phy_offset
         self.store_timestamp = store_timestamp
         # One entry per file touched: where its bytes start, and the pieces. `parts` are the last one's.
-        self.writes: list[tuple[int, list[Buffer]]] = []
-        self.begin_file(start_phy_offset, last_phy_offset)
+        self.parts: list[Buffer] = []
+        self.writes: list[tuple[int, list[Buffer]]] = [(start_phy_offset, self.parts)]
+        self.last_phy_offset = last_phy_offset
         self.puts: list[Put] = []
         # Messages beside those of `puts`: of some that came together one is told for all.
         self.untold_messages = 0
@@ -121,7 +105,7 @@ class PutBatch:
 
     def begin_file(self, phy_offset: int, last_phy_offset: int) -> None:
         """The next record lies at `phy_offset`, in a file of its own."""
-        self.parts: list[Buffer] = []
+        self.parts = []
         self.writes.append((phy_offset, self.parts))
         self.end_phy_offset = phy_offset
         self.last_phy_offset = last_phy_offset

@@ -33,7 +33,7 @@
 #include "staged_entries.h"
 #include "units.h"
 
-#define INTERFACE 16
+#define INTERFACE 17
 
 static PyMethodDef functions[] = {
     {"sends_end", (PyCFunction)(void (*)(void))sends_end, METH_FASTCALL, sends_end_doc},

@@ -33,14 +33,14 @@ wrong:
 static int read_group(PyObject *groups, Py_ssize_t at, PyObject **pieces, struct span *born_host)
 {
     PyObject *group = PyList_GetItem(groups, at);
-    if (group == NULL || PyTuple_Size(group) != 2)
+    if (group == NULL || PyTuple_Size(group) != 3)
         goto wrong;
-    *pieces = PyTuple_GetItem(group, 0);
-    *born_host = span_of(PyTuple_GetItem(group, 1));
+    *pieces = PyTuple_GetItem(group, 1);
+    *born_host = span_of(PyTuple_GetItem(group, 2));
     if (born_host->size == HOST_V4_BYTES)
         return 1;
 wrong:
     if (!PyErr_Occurred())
-        PyErr_SetString(PyExc_ValueError, "a group must be (pieces, host), with an IPv4 host");
+        PyErr_SetString(PyExc_ValueError, "a group must be (owner, pieces, host), with an IPv4 host");
     return 0;
 }

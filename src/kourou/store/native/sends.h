@@ -61,7 +61,7 @@ static int make_room(struct run *run, PyObject *groups)
 {
     Py_ssize_t total = 4096;
     for (Py_ssize_t group = 0, count = PyList_Size(groups); group < count; group++) {
-        PyObject *pieces = PyTuple_GetItem(PyList_GetItem(groups, group), 0);
+        PyObject *pieces = PyTuple_GetItem(PyList_GetItem(groups, group), 1);
         for (Py_ssize_t at = 0, pieces_count = pieces == NULL ? 0 : PyList_Size(pieces); at < pieces_count; at++) {
             PyObject *piece = PyList_GetItem(pieces, at), *end = PyTuple_GetItem(piece, 2);
             if (end != NULL)
@@ -106,6 +106,18 @@ static int encode_pieces(struct run *run, PyObject *pieces, struct end *end)
     return 1;
 }
 
+/* Collect the responses of a group, those from `begin` on, with its owner; false with an error set. */
+static int add_responses(struct run *run, PyObject *group, size_t begin, PyObject *responses)
+{
+    Py_ssize_t size = (Py_ssize_t)(run->responses.size - begin);
+    if (size == 0)
+        return 1;
+    PyObject *entry = Py_BuildValue("(Oy#)", PyTuple_GetItem(group, 0), run->responses.at + begin, size);
+    int is_added = entry != NULL && PyList_Append(responses, entry) == 0;
+    Py_XDECREF(entry);
+    return is_added;
+}
+
 /* Encode the sends of all connections, and collect the responses of each. */
 static int encode_groups(struct run *run, PyObject *groups, struct end *end, PyObject *responses)
 {
@@ -117,12 +129,7 @@ static int encode_groups(struct run *run, PyObject *groups, struct end *end, PyO
             return -1;
         size_t begin = run->responses.size;
         int is_whole = encode_pieces(run, pieces, end);
-        PyObject *own = is_whole < 0 ? NULL
-                                     : PyBytes_FromStringAndSize(
-                                           run->responses.at + begin, (Py_ssize_t)(run->responses.size - begin));
-        int is_added = own != NULL && PyList_Append(responses, own) == 0;
-        Py_XDECREF(own);
-        if (!is_added)
+        if (is_whole < 0 || !add_responses(run, PyList_GetItem(groups, end->groups), begin, responses))
             return -1;
         if (!is_whole)
             return 0;
@@ -134,10 +141,10 @@ PyDoc_STRVAR(encode_sends_doc,
 "encode_sends(groups, setup, targets, configs, broker_config, accounts, topics, sequences,\n"
 "             phy_offset, last_phy_offset, now_ms, max_body, max_record)\n"
 "\n"
-"A group has the pieces that a connection has sent, and its host; a piece is (data, start, end): complete\n"
+"A group has an owner, the pieces that it has sent, and its host; a piece is (data, start, end): complete\n"
 "frames. Encodes the sends up to the first that needs the slow path, as records for the log from `phy_offset`\n"
 "on. Returns their end (number of groups, of pieces of the next group, position in the next piece), the number\n"
-"of messages, the records, the index entries, the responses for each group that was read and, for each queue\n"
+"of messages, the records, the index entries, owners that get responses, with these, and, for each queue\n"
 "with new messages, (queue, its next offset before, units); and, of idempotent producers, slots whose windows\n"
 "were changed, each with what the window was before. None if the first send needs the slow path.\n"
 "An index entry: hash of a key (4 bytes), phy_offset and store time of the record (8 each).\n"

@@ -155,7 +155,8 @@ class SequenceWindows:
 
     def begin_run(self) -> int:
         """A new run, which the kernel can take back by itself; its number."""
-        self._complete_all()
+        if self._spans:
+            self._complete_all()
         self.run += 1
         return self.run
 
