@@ -14,11 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kourou.protocol.layout import RECORD
+from kourou.protocol.record_fields import RAW_MAGIC_CODES
 from kourou.store.disk.files import Files
 from kourou.store.kernel import ReadRecords
 from kourou.store.message_store import MessageStore
 from kourou.store.queue.cq_unit import UNIT
-from kourou.store.recovery.read_ahead import ReadAhead
+from kourou.store.recovery.read_ahead import ReadAhead, ReadPiece
 from tests.unit.store.message_stores import StoreKit, put
 from tests.unit.store.producers.test_producer_log import IDS, open_producer
 from tests.unit.store.recovery.test_log_walk import FILE_BYTES, derived, fill, lose_derived
@@ -153,14 +155,10 @@ def test_pieces_that_end_inside_records(
 
 
 def read_ahead_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name == "recovery-read-ahead"]
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("recovery-read-ahead")]
 
 
-def test_what_is_read_ahead_ends_with_the_walk(
-    killed: Path, kernel: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Its thread soon waits for room.
-    monkeypatch.setattr("kourou.store.recovery.read_ahead._MAX_PIECES", 1)
+def test_what_is_read_ahead_ends_with_the_walk(killed: Path, kernel: Any, tmp_path: Path) -> None:
     with kit_at(shutil.copytree(killed, tmp_path / "store")) as kit:
         store = kit.open()
         ahead = ReadAhead(store.log, kernel, 300)
@@ -169,6 +167,59 @@ def test_what_is_read_ahead_ends_with_the_walk(
         assert ahead.piece(first.end_phy_offset) == ahead.read(first.end_phy_offset)
         ahead.close()
         assert not read_ahead_threads()
+
+
+@pytest.mark.parametrize("piece_bytes", [300, 1_000, FILE_BYTES])
+def test_what_is_read_ahead_is_read_once(
+    killed: Path, kernel: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
+) -> None:
+    """Pieces that threads have read begin where the one before ended, whatever lies between."""
+    read = ReadAhead.read
+    again: list[int] = []
+
+    def noting(self: ReadAhead, phy_offset: int) -> ReadPiece:
+        again.append(phy_offset)
+        return read(self, phy_offset)
+
+    monkeypatch.setattr(ReadAhead, "read", noting)
+    with kit_at(shutil.copytree(killed, tmp_path / "store")) as kit:
+        store = kit.open()
+        ahead = ReadAhead(store.log, kernel, piece_bytes)
+        found, at = 0, store.log.log_files[0].end_phy_offset
+        while at < store.log.log_files[1].end_phy_offset and (piece := ahead.piece(at)).records:
+            found += sum(len(units) for records in piece.records for *_, units in records[3]) // UNIT.size
+            at = piece.end_phy_offset
+        ahead.close()
+        assert found > 10
+        assert set(again) <= {at}, "only at the blank, where a stretch may begin"
+
+
+def test_a_body_that_looks_like_a_record_misleads_nobody(kernel: Any, tmp_path: Path) -> None:
+    """Its bytes say that a record of that place is there, at the start of a stretch."""
+    expected: list[object] = []
+    for used in (kernel, None):
+        with kit_at(tmp_path / f"store-{len(expected)}") as kit:
+            kit.kernel = used
+            store = kit.open()
+            for number in range(40):
+                body_at = store.log.max_phy_offset + RECORD.size
+                fakes = [RAW_MAGIC_CODES[0] * 100] + [_fake(body_at + 400 + 50 * n) for n in range(20)]
+                put(store, b"".join(fakes).ljust(2_000, b"x"), "m", properties=f"KEYS\x01k{number}\x02")
+            store.abandon()
+            lose_derived(kit)
+            (kit.root / "abort").touch()
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("kourou.store.recovery.log_walk._PIECE_BYTES", 1_000)
+                expected.append(found_by(kit.open()))
+    assert expected[0] == expected[1]
+
+
+def _fake(phy_offset: int) -> bytes:
+    """50 bytes that say they were a record at `phy_offset`."""
+    head = bytearray(50)
+    head[RECORD.at("magic") : RECORD.end("magic")] = RAW_MAGIC_CODES[0]
+    head[RECORD.at("phy_offset") : RECORD.end("phy_offset")] = phy_offset.to_bytes(8, "big")
+    return bytes(head)
 
 
 def test_a_file_that_cannot_be_read_ahead_stops_the_start(

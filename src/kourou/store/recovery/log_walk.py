@@ -62,7 +62,7 @@ class LogWalk:
         step = self._take(piece)
         if piece.is_done and step.end_phy_offset == piece.end_phy_offset:
             return step
-        rest = piece.raw[step.end_phy_offset - phy_offset :]
+        rest = bytes(piece.raw[step.end_phy_offset - phy_offset :])
         records, end, bad, has_sequences = self._read_columns(rest, step.end_phy_offset)
         return WalkStep(step.records + records, end, bad, step.has_sequences or has_sequences)
 
