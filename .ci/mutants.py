@@ -34,6 +34,7 @@ STAGED = (f"{_KERNEL_TESTS}/test_staged_entries.py",)
 BOUNDS = (f"{_KERNEL_TESTS}/test_bounds.py",)
 REPLICA = (f"{_KERNEL_TESTS}/test_read_records.py",)
 SENDS = (f"{_KERNEL_TESTS}/test_encode_sends.py", "-k", "not any_sends")
+LARGE = (f"{_KERNEL_TESTS}/test_large_bodies.py", "-k", "not any_sizes")
 BATCHES = (f"{_KERNEL_TESTS}/test_encode_batch.py",)
 FAST = (f"{_KERNEL_TESTS}/test_admission.py", f"{_KERNEL_TESTS}/test_encode_sends.py", "-k", "not any_sends")
 GATHER = (f"{_KERNEL_TESTS}/test_gather.py",)
@@ -92,6 +93,10 @@ MUTANTS = (
         "run->phy_offset > run->last_phy_offset",
         BOUNDS,
     ),
+    Mutant(KERNEL, "        run->large.all.size = large;\n", "", LARGE),
+    Mutant(KERNEL, "position = body.position;", "position = 0;", LARGE),
+    Mutant(KERNEL, "run->large.begin = rest.at - end->position;", "run->large.begin = rest.at;", LARGE),
+    Mutant(KERNEL, "body.size >= MIN_LARGE_BODY_BYTES", "body.size > MIN_LARGE_BODY_BYTES", LARGE),
     Mutant(KERNEL, "entry.body.size > *body_left", "entry.body.size > *body_left + 1", BOUNDS),
     Mutant(KERNEL, "run->max_record < size", "run->max_record + 1 < size", REPLICA),
     Mutant(KERNEL, "queue->next != queue_offset", "0", REPLICA),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MODULE: Final = "kourou.store._kernel"
 VARIABLE: Final = "KOUROU_KERNEL"
 """The environment variable that switches the kernel off when it is 0; `setup.py` reads it too."""
-_INTERFACE: Final = 17
+_INTERFACE: Final = 18
 _BUILD: Final = (
     "install a C compiler and Python's headers (Debian, Ubuntu: gcc, libc6-dev, python3-dev), then run "
     "pip install --force-reinstall --no-deps . in Kourou's source folder (make kernel for its .venv)"
@@ -39,9 +39,9 @@ SentPiece: TypeAlias = tuple[bytes, int, int]
 SendsEnd: TypeAlias = tuple[int, int, int]
 """The end of the encoded sends: number of groups, of pieces of the next group, position in the next piece."""
 EncodedSends: TypeAlias = (
-    "tuple[SendsEnd, int, bytearray, bytes, list[tuple[Any, bytes]], list[GrownQueue], bytes]"
+    "tuple[SendsEnd, int, list[Buffer], bytes, list[tuple[Any, bytes]], list[GrownQueue], bytes]"
 )
-"""Their end, the number of messages, their records, the index entries (rows of `HASHED_KEYS`), the
+"""Their end, the number of messages, their records in parts, the index entries (rows of `HASHED_KEYS`), the
 connections that get responses, each with its own, the queues with new messages, and the windows of sequences
 as they were before."""
 SequenceState: TypeAlias = tuple[Mapping[str, Mapping[int, Mapping[str, int]]], list[bytearray], int]

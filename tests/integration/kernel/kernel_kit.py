@@ -135,14 +135,14 @@ class FedBroker:
         """What the broker adds to the properties of each message."""
         return cast(FastSendPath, self._bulk)._setup[0]
 
-    def _sender(self, data: bytes) -> Sender:
+    def sender(self, data: bytes) -> Sender:
         connection, _ = self.connect()
         return connection, [(data, 0, len(data))], connection.state.born_host
 
     async def count_ordinary(self, frames: Sequence[bytes], room: RunRoom = ROOM) -> int:
         """How many of `frames` the kernel would take, whatever they begin with; nothing is put."""
         data = b"".join(frames)
-        senders = [self._sender(data)]
+        senders = [self.sender(data)]
         before = self.taken
         cast(FastSendPath, self._bulk)._encode(senders, room)
         return self.taken - before
@@ -152,7 +152,7 @@ class FedBroker:
         data = b"".join(frames)
         bulk = cast(FastSendPath, self._bulk)
         setup, bulk._setup = bulk._setup, (*bulk._setup[:-1], new_queue)
-        encoded = bulk._encode([self._sender(data)], ROOM)
+        encoded = bulk._encode([self.sender(data)], ROOM)
         bulk._setup = setup
         assert encoded is not None
         return encoded[5]

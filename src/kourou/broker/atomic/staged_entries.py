@@ -92,7 +92,7 @@ class EntryPuts:
         if encoded is None:
             return self._put_in_python(rest, queue, number, done)
         rest.position, messages, records, hashed_keys, grown = encoded
-        self._appender.put_run(messages, records, hashed_keys, grown, _status_only(done))
+        self._appender.put_run(messages, (records,), hashed_keys, grown, _status_only(done))
         return messages
 
     def _max_bytes(self) -> int:

@@ -76,7 +76,7 @@ class RevivedRuns:
         if encoded is None:
             return 0
         messages, encoded_records, hashed_keys, grown = encoded
-        self._appender.put_run(messages, encoded_records, hashed_keys, grown, _ignore)
+        self._appender.put_run(messages, (encoded_records,), hashed_keys, grown, _ignore)
         return messages
 
     def _encoded(

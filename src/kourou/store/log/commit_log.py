@@ -19,6 +19,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from threading import Lock
+from typing import Final
 
 from kourou.errors import StoreFormatError
 from kourou.protocol.layout import Buffer
@@ -28,6 +29,9 @@ from kourou.store.log.log_regions import LogRegions, LogWindow
 from kourou.store.steps import Steps, run_steps
 
 _log = logging.getLogger(__name__)
+
+# Below this average size, joining the parts of a write costs less than passing them to the system one by one.
+_JOIN_BELOW_BYTES: Final = 2 * 1024
 
 
 class CreateLogFileError(OSError):
@@ -185,10 +189,18 @@ class CommitLog:
     def write(self, start_phy_offset: int, data: Buffer) -> None:
         """Put `data`, which lies in one file, at `start_phy_offset`: the log's end or the start of
         the file behind it. In the page cache on return; OSError leaves the log's end as it was."""
-        log_file = self.log_files[-1] if self.log_files else None
-        if log_file is None or not log_file.start_phy_offset <= start_phy_offset < log_file.end_phy_offset:
-            log_file = self._writable(start_phy_offset)
+        log_file = self._writable(start_phy_offset)
         log_file.file.pwrite(data, start_phy_offset - log_file.start_phy_offset)
+
+    def write_parts(self, start_phy_offset: int, parts: Sequence[Buffer]) -> None:
+        """Like `write`, for bytes in parts: large ones are not copied before."""
+        if len(parts) == 1:
+            self.write(start_phy_offset, parts[0])
+        elif sum(map(len, parts)) < len(parts) * _JOIN_BELOW_BYTES:
+            self.write(start_phy_offset, b"".join(parts))
+        else:
+            log_file = self._writable(start_phy_offset)
+            log_file.file.pwritev(parts, start_phy_offset - log_file.start_phy_offset)
 
     def advance(self, end_phy_offset: int) -> None:
         """All writes of a batch have gone well: the log ends at `end_phy_offset` now."""
@@ -203,7 +215,10 @@ class CommitLog:
             phy_offset = end
 
     def _writable(self, phy_offset: int) -> LogFile:
-        if self.log_files and phy_offset < self._starts[-1]:
+        last = self.log_files[-1] if self.log_files else None
+        if last is not None and last.start_phy_offset <= phy_offset < last.end_phy_offset:
+            return last
+        if last is not None and phy_offset < last.start_phy_offset:
             found = self.file_at(phy_offset)
             assert found is not None, f"the log has no byte {phy_offset}"
             return found

@@ -289,16 +289,21 @@ class LogAppender:
         )
 
     def put_run(
-        self, messages: int, records: Buffer, hashed_keys: bytes, grown: Sequence[GrownQueue], done: PutDone
+        self,
+        messages: int,
+        records: Sequence[Buffer],
+        hashed_keys: bytes,
+        grown: Sequence[GrownQueue],
+        done: PutDone,
     ) -> None:
         """Leave pending so many messages that were encoded together for the room that there is, their records
-        one after the other. `hashed_keys` are what to index, rows of `HASHED_KEYS`; `done` is for all."""
+        in parts. `hashed_keys` are what to index, rows of `HASHED_KEYS`; `done` is for all."""
         batch = self._batch
         assert batch is not None, "a run is put where `run_room` says"
         batch.puts.append((done, batch.end_phy_offset, 0, True))
         batch.untold_messages += messages - 1
-        batch.parts.append(records)
-        batch.end_phy_offset += len(records)
+        batch.parts += records
+        batch.end_phy_offset += sum(map(len, records))
         batch.hashed_keys.append(hashed_keys)
         for queue, queue_offset, units in grown:
             gathered = batch.units.get(queue) or batch.grow(queue, queue_offset)
@@ -388,8 +393,7 @@ class LogAppender:
                 self._undo()
             for start_phy_offset, parts in batch.writes:
                 if parts:
-                    data = parts[0] if len(parts) == 1 else b"".join(parts)
-                    self._log.write(start_phy_offset, data)
+                    self._log.write_parts(start_phy_offset, parts)
         except OSError as error:
             raise self._failed(batch, error) from error
         self._log.advance(batch.end_phy_offset)

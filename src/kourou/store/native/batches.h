@@ -132,7 +132,7 @@ static int encode_batch(struct run *run, struct queue *queue, struct send *send,
     if (!reserve_records(run, total))
         return -1;
     const int64_t phy_offset = run->phy_offset, next = queue->next;
-    const size_t units = queue->units.size, indexed = run->indexed.size;
+    const size_t units = queue->units.size, indexed = run->indexed.size, large = run->large.all.size;
     const Py_ssize_t messages = run->messages;
     char *const record = run->record;
     run->sequences.size = 0;
@@ -145,6 +145,7 @@ static int encode_batch(struct run *run, struct queue *queue, struct send *send,
         queue->next = next;
         queue->units.size = units;
         run->indexed.size = indexed;
+        run->large.all.size = large;
         run->messages = messages;
     }
     return is_encoded;

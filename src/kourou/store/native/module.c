@@ -13,8 +13,8 @@
    checksum, checksums        checksum.h     CRC of a body, as records store it; of many in one buffer
    signing_state, signatures   signatures.h   HMAC-SHA1, as requests are signed
 
-   The order in which to read them: bytes, checksum, frames, json, send_head, properties, run, sequences, batches,
-   pieces, signed_sends, sends; the others stand alone.
+   The order in which to read them: bytes, checksum, frames, json, send_head, properties, large_bodies, run, sequences,
+   batches, pieces, signed_sends, sends; the others stand alone.
 
    Anything out of the ordinary is left to the slow path, from that send on. So nothing here reports what is
    wrong with a request, and no object of the caller is modified. Everything a peer has sent is read within its
@@ -33,7 +33,7 @@
 #include "staged_entries.h"
 #include "units.h"
 
-#define INTERFACE 17
+#define INTERFACE 18
 
 static PyMethodDef functions[] = {
     {"sends_end", (PyCFunction)(void (*)(void))sends_end, METH_FASTCALL, sends_end_doc},

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "checksum.h"
+#include "large_bodies.h"
 #include "properties.h"
 #include "send_head.h"
 #include "sha1.h"
@@ -64,6 +65,7 @@ struct run {
     /* output: a bytearray, its start, the place of the next record, its end */
     PyObject *records;
     char *first_record, *record, *records_end;
+    struct large_bodies large; /* what is missing in them */
     struct buf indexed, responses;
     int64_t phy_offset;
     Py_ssize_t messages;
@@ -399,7 +401,8 @@ static void put_record(
     PUT(head, RECORD_RECONSUME_TIMES, send->reconsume_times);
     PUT(head, RECORD_PREPARED_TRANSACTION_OFFSET, 0);
     PUT(head, RECORD_BODY_LENGTH, body.size);
-    out = put_span(out, body);
+    if (!is_large(&run->large, body))
+        out = put_span(out, body);
     out = put_span(out, queue->topic_bytes);
     out = put_be(out, (uint64_t)(found->text.size + found->own.size), PROPERTIES_LENGTH_BYTES);
     out = put_span(out, found->text);
@@ -432,7 +435,9 @@ static int add_record(
 {
     uint32_t crc;
     if (!checksum(body, &crc) || !add_unit(run, queue, size, tags_code(found)) || !add_index_keys(run, queue, found)
-        || !add_phy_offset(run))
+        || !add_phy_offset(run)
+        || (is_large(&run->large, body)
+            && !leave_out(&run->large, run->record + RECORD_BYTES - run->first_record, body)))
         return 0;
     put_record(run, queue, send, found, body, crc, sys_flag, size);
     run->phy_offset += size;
@@ -479,6 +484,7 @@ static void clear(struct run *run)
         free(run->queues[i].units.at);
     }
     Py_XDECREF(run->records);
+    free(run->large.all.at);
     free(run->indexed.at);
     free(run->responses.at);
     free(run->text.at);

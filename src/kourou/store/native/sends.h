@@ -77,13 +77,15 @@ static int make_room(struct run *run, PyObject *groups)
 
 static PyObject *result_of(struct run *run, const struct end *end, PyObject *responses)
 {
-    PyObject *grown = NULL;
+    PyObject *grown = NULL, *parts = NULL;
     if (PyByteArray_Resize(run->records, run->record - run->first_record) < 0
-        || (grown = grown_queues(run)) == NULL)
+        || (parts = parts_of(&run->large, run->records)) == NULL || (grown = grown_queues(run)) == NULL) {
+        Py_XDECREF(parts);
         return NULL;
+    }
     return Py_BuildValue(
-        "((nnn)nONONN)", end->groups, end->pieces, end->position, run->messages, run->records,
-        bytes_of(&run->indexed), responses, grown, bytes_of(&run->undo));
+        "((nnn)nNNONN)", end->groups, end->pieces, end->position, run->messages, parts, bytes_of(&run->indexed),
+        responses, grown, bytes_of(&run->undo));
 }
 
 /* Encode the sends of one connection, and set how far: 1 if all are encoded, 0 if not, -1 with an error set. */
@@ -95,6 +97,8 @@ static int encode_pieces(struct run *run, PyObject *pieces, struct end *end)
     for (end->pieces = 0; end->pieces < count; end->pieces++) {
         if (!read_piece(pieces, end->pieces, &rest, &end->position))
             return -1;
+        run->large.data = PyTuple_GetItem(PyList_GetItem(pieces, end->pieces), 0);
+        run->large.begin = rest.at - end->position;
         while (rest.size > 0) {
             int is_encoded = read_frame(rest, &frame) ? encode_send(run, &frame) : 0;
             if (is_encoded <= 0)
@@ -144,9 +148,10 @@ PyDoc_STRVAR(encode_sends_doc,
 "A group has an owner, the pieces that it has sent, and its host; a piece is (data, start, end): complete\n"
 "frames. Encodes the sends up to the first that needs the slow path, as records for the log from `phy_offset`\n"
 "on. Returns their end (number of groups, of pieces of the next group, position in the next piece), the number\n"
-"of messages, the records, the index entries, owners that get responses, with these, and, for each queue\n"
-"with new messages, (queue, its next offset before, units); and, of idempotent producers, slots whose windows\n"
-"were changed, each with what the window was before. None if the first send needs the slow path.\n"
+"of messages, the records in parts (large bodies are views of the data they came in), the index entries, owners\n"
+"that get responses, with these, and, for each queue with new messages, (queue, its next offset before, units);\n"
+"and, of idempotent producers, slots whose windows were changed, each with what the window was before. None if\n"
+"the first send needs the slow path.\n"
 "An index entry: hash of a key (4 bytes), phy_offset and store time of the record (8 each).\n"
 "setup: (properties that the broker adds, names of properties that need the slow path, templates of responses,\n"
 "store_host, new_queue). The templates: JSON without and with an id, binary without and with an id.\n"

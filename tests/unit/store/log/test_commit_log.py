@@ -31,8 +31,12 @@ class Logs:
         self.folders = folders
         self._logs: list[CommitLog] = []
 
-    def open(self, window: int = 1 << 20, read_only: tuple[Path, ...] = ()) -> CommitLog:
-        log = CommitLog(self.files, self.folders, FILE, read_window_bytes=window, read_only_folders=read_only)
+    def open(
+        self, window: int = 1 << 20, read_only: tuple[Path, ...] = (), file_bytes: int = FILE
+    ) -> CommitLog:
+        log = CommitLog(
+            self.files, self.folders, file_bytes, read_window_bytes=window, read_only_folders=read_only
+        )
         self._logs.append(log)
         log.load()
         return log
@@ -474,3 +478,24 @@ def test_the_same_file_in_two_folders_is_refused(files: FaultyFiles, tmp_path: P
     with pytest.raises(StoreFormatError, match="is the same part of the log; move one away"):
         logs.open()
     logs.close()
+
+
+@pytest.mark.parametrize("sizes", [[5], [3, 0, 2], [100, 60_000, 7], [70_000, 70_000], [3_000] * 1_500])
+def test_parts_lie_one_behind_the_other(logs: Logs, sizes: list[int]) -> None:
+    log = logs.open(file_bytes=8 * 1024 * 1024)
+    parts = [bytes([n % 256]) * size for n, size in enumerate(sizes)]
+    log.write_parts(0, [b"first"])
+    log.write_parts(5, parts)
+    size = 5 + sum(sizes)
+    log.advance(size)
+    assert log.log_files[-1].file.pread(size + 9, 0) == b"first" + b"".join(parts) + bytes(9)
+
+
+def test_parts_of_a_new_file(logs: Logs) -> None:
+    log = logs.open(file_bytes=64 * 1024)
+    log.write_parts(0, [b"a" * 10_000, b"b"])
+    log.write_parts(64 * 1024, [b"c" * 10_000, b"d"])
+    log.write_parts(20_000, [b"e" * 10_000, b"f"])
+    first, second = log.log_files
+    assert first.file.pread(10_002, 20_000) == b"e" * 10_000 + b"f\0"
+    assert second.file.pread(10_002, 0) == b"c" * 10_000 + b"d\0"
