@@ -29,6 +29,8 @@ APPENDER = "src/kourou/store/log/log_appender.py"
 READER = "src/kourou/store/read/get_message.py"
 FAST_PATH = "src/kourou/broker/send/fast_send_path.py"
 
+COLD_SHARE = "src/kourou/broker/pull/cold_read_share.py"
+
 _KERNEL_TESTS = "tests/integration/kernel"
 STAGED = (f"{_KERNEL_TESTS}/test_staged_entries.py",)
 BOUNDS = (f"{_KERNEL_TESTS}/test_bounds.py",)
@@ -42,6 +44,7 @@ SIGNED = (f"{_KERNEL_TESTS}/test_signed_sends.py", "-k", "not any_signed_sends")
 HASHES = (f"{_KERNEL_TESTS}/test_sha1.py", "-k", "not any_texts")
 CHECKSUMS = (f"{_KERNEL_TESTS}/test_checksum.py",)
 FITS = (f"{_KERNEL_TESTS}/test_units_fit.py",)
+SHARES = ("tests/unit/broker/pull/test_cold_read_share.py",)
 CYCLES = ("tests/unit/broker/storage/test_commit_cycle.py",)
 PUTS = tuple(
     f"tests/unit/store/log/test_{name}.py" for name in ("log_appender", "put_batch", "put_many_records")
@@ -118,6 +121,8 @@ MUTANTS = (
     Mutant(KERNEL, "(off_t)(phy_offset - log->start)", "(off_t)phy_offset", FITS),
     Mutant(KERNEL, "transaction == TRANSACTION_ROLLBACK ||", "0 ||", FITS),
     Mutant(KERNEL, "transaction == TRANSACTION_PREPARED ||", "0 ||", FITS),
+    Mutant(COLD_SHARE, "self._credit_s - spent_s", "self._credit_s", SHARES),
+    Mutant(COLD_SHARE, "self._credit_s > 0 or not self._is_sending()", "True", SHARES),
     # -- signed sends ----------------------------------------------------------------------------
     Mutant(KERNEL, "return differs == 0;", "return 1;", SIGNED),
     Mutant(KERNEL, "PyTuple_GetItem(account, 0) != run->broker_config", "0", SIGNED),

@@ -26,6 +26,7 @@ from kourou.broker.pop.order_table import OrderTable
 from kourou.broker.pop.pop_polling import PopPolling, polling_limits
 from kourou.broker.pop.request_modes import RequestModes
 from kourou.broker.pull.cold_pulls import ColdPullQueues, ColdReadThrottle
+from kourou.broker.pull.cold_read_share import make_cold_reads
 from kourou.broker.pull.filtered_read import Matchers
 from kourou.broker.pull.long_polling import PullRequestHoldService
 from kourou.broker.pull.pull_message_processor import PullMessageProcessor
@@ -246,7 +247,7 @@ class BrokerServices:
         records = RecordReader(log, disk, requests)
         matchers = Matchers(log, records, plugins)
         cold_pulls = ColdPullQueues(requests)
-        cold_reads = ColdReadThrottle(lambda: commit_cycle.written_messages)
+        cold_reads = make_cold_reads(lambda: commit_cycle.written_messages)
         pulls = PullMessageProcessor(
             config=live_config,
             log=store.log,

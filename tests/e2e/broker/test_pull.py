@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -346,6 +347,7 @@ async def test_pulls_of_old_messages_take_turns_with_concurrent_sends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(read_turns, "SENDING_S", 60.0)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     turns: list[bool] = []
     take_nowait = ColdReadThrottle.take_nowait
 

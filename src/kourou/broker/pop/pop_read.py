@@ -145,6 +145,7 @@ class PopReader:
         else:
             count = self._reader.units_wanted(wanted.max_messages, is_filtered=selected.codes is not None)
             units = await self.read_units(wanted.topic, wanted.queue_id, wanted.queue_offset, count)
+            self._turns.resume()
             result = self._get(wanted, selected, units)
         self._turns.spend(result.size_bytes)
         try:

@@ -5,11 +5,12 @@ way at a time, the others follow in the order in which they came, and none conti
 read its answers. So a consumer far behind gets as much as it reads: it is not closed for its own requests,
 and does not keep the disk from the other clients.
 
-Reads of old messages give way to sends. A consumer far behind pulls again as soon as it is answered, and a
-few of them can keep the loop busy by themselves. While messages are put, one pull of old messages is served
-in some iterations of the loop, the more it gets the longer the next one waits; the others wait for their turn
-in the order in which they came. An iteration that finds nothing to do is over at once, so readers get all the
-time that senders leave. Without sends there is no waiting.
+Reads of old messages give way to sends; with a single core as here, with several as in cold_read_share.py. A
+consumer far behind pulls again as soon as it is answered, and a few of them can keep the loop busy by
+themselves. While messages are put, one pull of old messages is served in some iterations of the loop, the
+more it gets the longer the next one waits; the others wait for their turn in the order in which they came. An
+iteration that finds nothing to do is over at once, so readers get all the time that senders leave. Without
+sends there is no waiting.
 Not here: what is done for a pull (pull_message_processor.py), pulls that wait for messages (long_polling.py).
 """
 
@@ -117,6 +118,9 @@ class ColdReadThrottle:
         """So much was read: the turn that is under way lasts the longer."""
         if self._is_taken:
             self._iterations_left = max(self._iterations_left, ITERATIONS * size_bytes // TURN_BYTES)
+
+    def resume(self) -> None:
+        """The read goes on after a wait for the disk: a turn does not depend on time."""
 
     def ignore_next(self) -> None:
         """The next message is not a send: a pop has put it, which would wait for itself."""

@@ -216,9 +216,9 @@ class PullMessageProcessor:
         if units is not None and (has_turn or not is_old):
             result = self._read(header, target, limits, queue, units)
             if result.is_loaded:
+                self._finish(request, header, target, result, may_wait=may_wait)
                 if has_turn:
                     self._turns.spend(result.size_bytes)
-                self._finish(request, header, target, result, may_wait=may_wait)
                 return
             result.release()  # in its line a pull keeps no file
         assert queue is not None, "without a queue nothing is read"
@@ -285,6 +285,7 @@ class PullMessageProcessor:
         units = queue.read_units_nowait(queue_offset, wanted)
         if units is None:
             units = await self._disk.run(queue.read_units, queue_offset, wanted)
+            self._turns.resume()
         result = self._read(pull.header, pull.target, self._limits(pull.header), queue, units)
         self._turns.spend(result.size_bytes)
         await self._load_and_answer(pull, result)
@@ -332,12 +333,14 @@ class PullMessageProcessor:
         await connection.wait_writable()
         if connection.closed:
             return
+        self._turns.resume()
         try:  # it has waited, and what it may read can have changed
             target = self._targets.renew(pull.request, pull.header, pull.target)
         except PullForbiddenError as refusal:
             answer_forbidden(pull.request, refusal)
         else:
             self._answer(pull.request, pull.header, target, result)
+        self._turns.spend(0)
 
     def _hold(self, pull: Pull) -> bool:
         """Let the pull wait; False when too many do."""
