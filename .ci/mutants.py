@@ -147,7 +147,7 @@ MUTANTS = (
         "",
         CYCLES,
     ),
-    Mutant(CYCLE, "        self._store.publish(batch)\n", "", CYCLES),
+    Mutant(CYCLE, "        self._publish(batch)\n", "", CYCLES),
     # -- putting ---------------------------------------------------------------------------------
     Mutant(
         APPENDER,
@@ -168,7 +168,7 @@ MUTANTS = (
         PUTS,
     ),
     Mutant(APPENDER, "            keys = ()\n", "            pass\n", PUTS),
-    Mutant(APPENDER, "        self._log.advance(batch.end_phy_offset)\n", "", PUTS),
+    Mutant(APPENDER, "        self._log.max_phy_offset = batch.end_phy_offset\n", "", PUTS),
     Mutant(APPENDER, "            if self._half_written_end:\n", "            if False:\n", PUTS),
     Mutant(APPENDER, "                self.fence(reason)\n", "                pass\n", PUTS),
     # -- reading ---------------------------------------------------------------------------------

@@ -290,7 +290,9 @@ class Admission:
     @property
     def is_fast_path_open(self) -> bool:
         """Whether sends may be put without a look at each; topics with a check of their own stay closed."""
-        return not (self._is_fast_path_closed or self._before_send) and self.has_room
+        if self._is_fast_path_closed or self._before_send:
+            return False
+        return not self._backlog.waiting_messages or self.has_room
 
     @property
     def has_room(self) -> bool:

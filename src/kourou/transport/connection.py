@@ -102,6 +102,7 @@ class Connection(asyncio.Protocol):
         "last_active",
         "last_heard",
         "local_address",
+        "max_frame_bytes",
         "remote_address",
         "state",
     )
@@ -129,6 +130,8 @@ class Connection(asyncio.Protocol):
         self._on_close = on_close
         self._bulk = bulk
         self._decoder = FrameDecoder(limits.max_frame_bytes)
+        # The largest frame accepted from the peer; asked for each read, so an attribute.
+        self.max_frame_bytes = limits.max_frame_bytes
         self._backlog: list[RawFrame] = []
         self._out: list[Buffer] = []
         self._out_bytes = 0
@@ -188,11 +191,6 @@ class Connection(asyncio.Protocol):
         """True when the bytes are encrypted."""
         return self._is_tls
 
-    @property
-    def max_frame_bytes(self) -> int:
-        """The largest frame accepted from the peer."""
-        return self._limits.max_frame_bytes
-
     def close(self, reason: str) -> None:
         """Write what is collected, then close; a peer that does not read is disconnected."""
         if self.closed or self._transport is None:
@@ -226,13 +224,20 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.last_active = self.last_heard = self._loop.time()
         self._heard = True
+        bulk, decoder = self._bulk, self._decoder
         try:
-            frames = self._collect_bulk(data) if self._may_collect else self._decoder.feed(data)
+            # Nothing stops a run half-way: its responses leave together, at the end of the cycle.
+            if bulk is None or self._write_paused or self._backlog or self.closed:
+                frames = decoder.feed(data)
+            elif decoder.pending_bytes:
+                frames = self._collect_rest(bulk, data)
+            else:
+                position = bulk.collect(self, data, 0)
+                frames = decoder.feed(data[position:]) if position < len(data) else []
         except ProtocolError as error:
             self._finish_bulk()
             self._refuse(error)
             return
-        decoder = self._decoder
         if decoder.pending_bytes or self._budgeted:
             self._account(decoder.pending_bytes)
         if frames:
@@ -248,24 +253,16 @@ class Connection(asyncio.Protocol):
             self._pause_reading()
             self._loop.call_soon(self._resume_reading)
 
-    @property
-    def _may_collect(self) -> bool:
-        # Nothing stops a run half-way: its responses leave together, at the end of the cycle.
-        return self._bulk is not None and not (self._write_paused or self._backlog or self.closed)
-
-    def _collect_bulk(self, data: bytes) -> list[RawFrame]:
-        """Let the bulk handler collect the requests at the start of `data`; returns the frames after them."""
-        assert self._bulk is not None
+    def _collect_rest(self, bulk: BulkHandler, data: bytes) -> list[RawFrame]:
+        """Let the bulk handler collect requests of which `data` brings the rest of the first; returns the
+        frames after them."""
         decoder = self._decoder
-        if not decoder.pending_bytes:
-            position = self._bulk.collect(self, data, 0)
-        else:
-            whole, position = decoder.complete(data)
-            if whole and not self._bulk.collect(self, whole, 0):
-                return decoder.feed(whole + data[position:])
-            # A full cycle ends during collection, and earlier responses may have filled the peer's buffer.
-            if self._may_collect:
-                position = self._bulk.collect(self, data, position)
+        whole, position = decoder.complete(data)
+        if whole and not bulk.collect(self, whole, 0):
+            return decoder.feed(whole + data[position:])
+        # A full cycle ends during collection, and earlier responses may have filled the peer's buffer.
+        if not (self._write_paused or self._backlog or self.closed):
+            position = bulk.collect(self, data, position)
         return decoder.feed(data[position:]) if position < len(data) else []
 
     def _finish_bulk(self) -> None:

@@ -7,7 +7,6 @@ messages are waiting, and before any figure is read (`BrokerStatsManager.settle`
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -16,14 +15,25 @@ import numpy as np
 from kourou.broker.stats.broker_stats import SIZE_BOUNDS, BrokerStatsManager
 from kourou.protocol.layout import CQ_UNIT
 from kourou.store.log.put_batch import PutBatch
-from kourou.store.queue.consume_queue import ConsumeQueue
 
 _SIZE: Final = CQ_UNIT.part("size", is_padded=True)
 _UNIT_COLUMNS: Final = np.dtype(CQ_UNIT.dtype())
 # From so many messages on, columns take less time than a loop.
 _MANY_UNITS: Final = 64
-# So many messages wait at most: few kilobytes, and less than a millisecond to count them.
-_MAX_WAITING: Final = 256
+# So much waits at most: few kilobytes, and well below a millisecond to count it.
+_MAX_WAITING_CYCLES: Final = 256
+_MAX_WAITING_BYTES: Final = 256 * CQ_UNIT.size
+
+
+class _Waiting:
+    """What of one topic is not counted yet: its units, and how many cycles had them."""
+
+    __slots__ = ("cycle", "cycles", "pieces")
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        self.cycles = 0
+        self.cycle = 0
 
 
 class StoreStats:
@@ -32,40 +42,44 @@ class StoreStats:
     def __init__(self, stats: BrokerStatsManager, now_ms: Callable[[], int]) -> None:
         self._stats = stats
         self._now_ms = now_ms
-        # Units by queue, and how long their messages took.
-        self._waiting: list[tuple[dict[ConsumeQueue, list[bytes]], int]] = []
-        self._waiting_messages = 0
+        self._topics: dict[str, _Waiting] = {}
+        # How many cycles had so many bytes of units, and took so long.
+        self._cycles: dict[tuple[int, int], int] = {}
+        self._cycle = 0
+        self._waiting_bytes = 0
         stats.settle = self.count
 
     def published(self, batch: PutBatch) -> None:
         """Count the messages of a batch, now or later."""
-        self._waiting.append((batch.units, self._now_ms() - batch.store_timestamp))
-        self._waiting_messages += len(batch.puts) + batch.untold_messages
-        if self._waiting_messages >= _MAX_WAITING:
+        self._cycle += 1
+        topics, size_bytes = self._topics, 0
+        for queue, pieces in batch.units.items():
+            waiting = topics.get(queue.topic)
+            if waiting is None:
+                waiting = topics[queue.topic] = _Waiting()
+            units = b"".join(pieces)
+            size_bytes += len(units)
+            waiting.pieces.append(units)
+            if waiting.cycle != self._cycle:
+                waiting.cycle = self._cycle
+                waiting.cycles += 1
+        case = size_bytes, self._now_ms() - batch.store_timestamp
+        self._cycles[case] = self._cycles.get(case, 0) + 1
+        self._waiting_bytes += size_bytes
+        if self._waiting_bytes >= _MAX_WAITING_BYTES or self._cycle >= _MAX_WAITING_CYCLES:
             self.count()
 
     def count(self) -> None:
         """Count what was published and waits."""
-        if not self._waiting:
+        if not self._cycles:
             return
-        waiting, self._waiting = self._waiting, []
-        self._waiting_messages = 0
-        # How many cycles had so many messages that took so long; of each topic, how many cycles had it.
-        cycles: Counter[tuple[int, int]] = Counter()
-        cycles_of: Counter[str] = Counter()
-        pieces_of: dict[str, list[bytes]] = {}
-        for units, elapsed_ms in waiting:
-            size_bytes = 0
-            for queue, pieces in units.items():
-                size_bytes += sum(map(len, pieces))
-                pieces_of.setdefault(queue.topic, []).extend(pieces)
-            cycles[size_bytes // CQ_UNIT.size, elapsed_ms] += 1
-            for topic in {queue.topic for queue in units}:
-                cycles_of[topic] += 1
-        for (nums, elapsed_ms), times in cycles.items():
-            self._stats.cycle_put(nums, elapsed_ms, times)
-        for topic, pieces in pieces_of.items():
-            _count_topic(self._stats, topic, cycles_of[topic], b"".join(pieces))
+        topics, self._topics = self._topics, {}
+        cycles, self._cycles = self._cycles, {}
+        self._cycle = self._waiting_bytes = 0
+        for (size_bytes, elapsed_ms), times in cycles.items():
+            self._stats.cycle_put(size_bytes // CQ_UNIT.size, elapsed_ms, times)
+        for topic, waiting in topics.items():
+            _count_topic(self._stats, topic, waiting.cycles, b"".join(waiting.pieces))
 
 
 def _count_topic(stats: BrokerStatsManager, topic: str, cycles: int, units: bytes) -> None:

@@ -70,6 +70,7 @@ class CommitLog:
         self.file_bytes = file_bytes
         self.full_folders: frozenset[Path] = frozenset()
         self.log_files: list[LogFile] = []
+        # The log's end: whoever has written a batch moves it, once all writes of it have gone well.
         self.max_phy_offset = 0
         self.flushed_phy_offset = 0
         # Of a record whose rest has not arrived: on a slave only.
@@ -195,16 +196,13 @@ class CommitLog:
     def write_parts(self, start_phy_offset: int, parts: Sequence[Buffer]) -> None:
         """Like `write`, for bytes in parts: large ones are not copied before."""
         if len(parts) == 1:
-            self.write(start_phy_offset, parts[0])
+            log_file = self._writable(start_phy_offset)
+            log_file.file.pwrite(parts[0], start_phy_offset - log_file.start_phy_offset)
         elif sum(map(len, parts)) < len(parts) * _JOIN_BELOW_BYTES:
             self.write(start_phy_offset, b"".join(parts))
         else:
             log_file = self._writable(start_phy_offset)
             log_file.file.pwritev(parts, start_phy_offset - log_file.start_phy_offset)
-
-    def advance(self, end_phy_offset: int) -> None:
-        """All writes of a batch have gone well: the log ends at `end_phy_offset` now."""
-        self.max_phy_offset = end_phy_offset
 
     def undo(self, start_phy_offset: int, end_phy_offset: int) -> None:
         """Zero what a failed batch may have left between the two, or raise OSError."""

@@ -306,8 +306,11 @@ class LogAppender:
         batch.end_phy_offset += sum(map(len, records))
         batch.hashed_keys.append(hashed_keys)
         for queue, queue_offset, units in grown:
-            gathered = batch.units.get(queue) or batch.grow(queue, queue_offset)
-            gathered.append(units)
+            if queue in batch.units:
+                batch.units[queue].append(units)
+            else:
+                batch.first_offsets[queue] = queue_offset
+                batch.units[queue] = [units]
             queue.next_queue_offset = queue_offset + len(units) // UNIT_BYTES
 
     def _list_batch(
@@ -396,8 +399,9 @@ class LogAppender:
                     self._log.write_parts(start_phy_offset, parts)
         except OSError as error:
             raise self._failed(batch, error) from error
-        self._log.advance(batch.end_phy_offset)
-        batch.forget_bytes()
+        self._log.max_phy_offset = batch.end_phy_offset
+        # They are written: a batch that waits for its sync need not keep them in memory.
+        batch.writes, batch.parts = [], []
         return batch
 
     @property

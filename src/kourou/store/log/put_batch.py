@@ -146,10 +146,6 @@ class PutBatch:
         self.end_phy_offset = mark.end_phy_offset
         self.last_phy_offset = mark.last_phy_offset
 
-    def forget_bytes(self) -> None:
-        """They are written: a batch that waits for its sync need not keep them in memory."""
-        self.writes, self.parts = [], []
-
     def give_back(self) -> None:
         """The write failed: every queue's next offset is what it was before the batch."""
         for queue, queue_offset in self.first_offsets.items():

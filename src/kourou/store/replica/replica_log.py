@@ -96,7 +96,7 @@ class ReplicaLog:
             log.write(phy_offset, rest[:size])
             phy_offset += size
             rest = rest[size:]
-        log.advance(end)
+        log.max_phy_offset = end
         log.incomplete_bytes = end - self._dispatched
 
     def dispatch(self) -> None:

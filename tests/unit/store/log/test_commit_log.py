@@ -58,7 +58,7 @@ def fill(log: CommitLog, data: bytes) -> None:
     while data:
         piece = data[: FILE - log.max_phy_offset % FILE]
         log.write(log.max_phy_offset, piece)
-        log.advance(log.max_phy_offset + len(piece))
+        log.max_phy_offset += len(piece)
         data = data[len(piece) :]
 
 
@@ -70,7 +70,7 @@ def test_an_empty_log_makes_its_first_file_with_its_first_byte(logs: Logs) -> No
     log = logs.open()
     assert (log.min_phy_offset, log.max_phy_offset, log.log_files) == (0, 0, [])
     log.write(0, b"first")
-    log.advance(5)
+    log.max_phy_offset = 5
     (path,) = logs.folders[0].iterdir()
     assert path.name == "0" * 20
     assert path.stat().st_size == FILE
@@ -487,7 +487,7 @@ def test_parts_lie_one_behind_the_other(logs: Logs, sizes: list[int]) -> None:
     log.write_parts(0, [b"first"])
     log.write_parts(5, parts)
     size = 5 + sum(sizes)
-    log.advance(size)
+    log.max_phy_offset = size
     assert log.log_files[-1].file.pread(size + 9, 0) == b"first" + b"".join(parts) + bytes(9)
 
 

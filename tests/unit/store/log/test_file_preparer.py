@@ -37,7 +37,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
 def test_the_file_behind_the_last_one_is_made_ahead_and_then_used(log: CommitLog, tmp_path: Path) -> None:
     preparer = FilePreparer(log)
     log.write(0, b"x" * 100)
-    log.advance(100)
+    log.max_phy_offset = 100
     preparer.request_nowait()
     following = tmp_path / "commitlog" / f"{FILE_BYTES:020d}"
     wait_until(lambda: not log.wants_next_file)
@@ -51,7 +51,7 @@ def test_the_file_behind_the_last_one_is_made_ahead_and_then_used(log: CommitLog
 def test_a_file_that_was_not_used_is_removed_by_a_clean_stop(log: CommitLog, tmp_path: Path) -> None:
     preparer = FilePreparer(log)
     log.write(0, b"x")
-    log.advance(1)
+    log.max_phy_offset = 1
     preparer.request_nowait()
     wait_until(lambda: not log.wants_next_file)
     preparer.stop()
@@ -73,7 +73,7 @@ def test_a_failure_is_logged_and_the_next_request_tries_again(
 ) -> None:
     preparer = FilePreparer(log, retry_s=0.01)
     log.write(0, b"x")
-    log.advance(1)
+    log.max_phy_offset = 1
     files.fail("preallocate", 1, error=errno.ENOSPC)
     preparer.request_nowait()
     wait_until(lambda: "cannot be created yet" in caplog.text)
@@ -88,7 +88,7 @@ def test_a_folder_that_is_gone_is_not_reported_here(
     """log_watch.py does it, with the cure; a program that ends without a stop removes its folder silently."""
     preparer = FilePreparer(log, retry_s=0.01)
     log.write(0, b"x")
-    log.advance(1)
+    log.max_phy_offset = 1
     files.fail("preallocate", 1, error=errno.ENOENT)
     wait_until(lambda: (preparer.request_nowait(), not log.wants_next_file)[1])
     preparer.stop()
@@ -108,7 +108,7 @@ def test_a_stop_while_a_file_is_being_made_ends_the_thread(
     monkeypatch.setattr(log, "prepare_next", slow)
     preparer = FilePreparer(log)
     log.write(0, b"x")
-    log.advance(1)
+    log.max_phy_offset = 1
     preparer.request_nowait()
     assert working.wait(10)
     stopping = threading.Thread(target=preparer.stop, daemon=True)
