@@ -27,6 +27,7 @@ KERNEL = "src/kourou/store/native/*.h"
 CYCLE = "src/kourou/broker/storage/commit_cycle.py"
 APPENDER = "src/kourou/store/log/log_appender.py"
 READER = "src/kourou/store/read/get_message.py"
+FAST_PULLS = "src/kourou/broker/pull/fast_pull_path.py"
 FAST_PATH = "src/kourou/broker/send/fast_send_path.py"
 
 COLD_SHARE = "src/kourou/broker/pull/cold_read_share.py"
@@ -43,6 +44,7 @@ GATHER = (f"{_KERNEL_TESTS}/test_gather.py",)
 SIGNED = (f"{_KERNEL_TESTS}/test_signed_sends.py", "-k", "not any_signed_sends")
 HASHES = (f"{_KERNEL_TESTS}/test_sha1.py", "-k", "not any_texts")
 CHECKSUMS = (f"{_KERNEL_TESTS}/test_checksum.py",)
+PULLS = (f"{_KERNEL_TESTS}/test_answer_pulls.py",)
 FITS = (f"{_KERNEL_TESTS}/test_units_fit.py",)
 SHARES = ("tests/unit/broker/pull/test_cold_read_share.py",)
 CYCLES = ("tests/unit/broker/storage/test_commit_cycle.py",)
@@ -109,12 +111,23 @@ MUTANTS = (
     Mutant(KERNEL, "if (send->seen & FIELD(letter))", "if (0)", SENDS),
     Mutant(KERNEL, 'is_text(name, "TRAN_MSG") ||', "", BATCHES),
     Mutant(KERNEL, "run->messages = messages;", "(void)messages;", BATCHES),
-    Mutant(KERNEL, "at > end - size ||", "at > end - size + 1 ||", GATHER),
+    Mutant(KERNEL, "at > window->end - size ||", "at > window->end - size + 1 ||", GATHER),
     Mutant(
-        KERNEL, "if (count && total + size > max_bytes)", "if (count && total + size >= max_bytes)", GATHER
+        KERNEL,
+        "if (count && *total + size > room.bytes)",
+        "if (count && *total + size >= room.bytes)",
+        GATHER,
     ),
     Mutant(KERNEL, "end < begin || end > data->len", "end < begin || end > data->len + 1", CHECKSUMS),
     Mutant(KERNEL, "begin < 0 || end < begin", "end < begin", CHECKSUMS),
+    Mutant(KERNEL, "pull->queue_id >= target->queue_nums", "pull->queue_id > target->queue_nums", PULLS),
+    Mutant(KERNEL, "if (pull->seen & 1u << i)", "if (0)", PULLS),
+    Mutant(KERNEL, "one->sys_flag == other->sys_flag", "1", PULLS),
+    Mutant(KERNEL, "count < room.messages && count <", "count <", PULLS),
+    Mutant(FAST_PULLS, "            or offsets.has_resets\n", "", PULLS),
+    Mutant(FAST_PULLS, "            self._admission.request_checks\n", "            ()\n", PULLS),
+    Mutant(FAST_PULLS, "            or self._hooks.after_pull\n", "", PULLS),
+    Mutant(FAST_PULLS, "not (connection.closed or connection.is_write_paused)", "True", PULLS),
     Mutant(KERNEL, "at - start <= data.len - size", "at - start <= data.len", FITS),
     Mutant(KERNEL, "fits = at >= start &&", "fits =", FITS),
     Mutant(KERNEL, "at > log->end - size)", "at > log->end)", FITS),

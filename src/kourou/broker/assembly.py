@@ -165,7 +165,9 @@ class RunningBroker:
         transactions = wiring.transactions(services)
         journal = send_wiring.atomic_journal(services)
         retention = wiring.retention(services, journal)
-        sends, bulk_handler = send_wiring.sends(services, transactions.recent, setup.kernel.kernel)
+        kernel = setup.kernel.kernel
+        sends, fast_sends = send_wiring.sends(services, transactions.recent, kernel)
+        fast_paths = wiring.fast_paths(services, fast_sends, kernel)
         keys, own = inner_keys(config), None
         if keys is None and has_access_control(config):
             own = own_account()
@@ -238,7 +240,7 @@ class RunningBroker:
                 self.in_flight.in_flight,
                 transactions,
                 master.server,
-                bulk_handler,
+                fast_paths,
                 self.pops.service,
                 lambda: self._serving.connection_count,
             )
@@ -246,7 +248,7 @@ class RunningBroker:
             handlers,
             config=config,
             admission=services.admission,
-            bulk_handler=bulk_handler,
+            bulk_handler=fast_paths,
             producers=services.producers,
             consumers=services.consumers,
             holds=services.holds,

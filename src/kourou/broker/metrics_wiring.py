@@ -11,21 +11,20 @@ from typing import TYPE_CHECKING
 
 from kourou.broker.metrics.broker_metrics import BrokerMetrics
 from kourou.broker.metrics.exporter import BrokerExporter
-from kourou.broker.metrics.part import DeliveryLatency, FastSends
-from kourou.broker.send.fast_send_path import FastSendPath
+from kourou.broker.metrics.part import DeliveryLatency, FastPulls, FastSends
 from kourou.broker.wiring import runtime_info
 from kourou.metrics.process import LoopLag
 from kourou.transport.request_latency import RequestLatency
 
 if TYPE_CHECKING:
     from kourou.broker.atomic.journal import Journal
+    from kourou.broker.fast_paths import FastPaths
     from kourou.broker.overflow.overflow_service import OverflowService
     from kourou.broker.pop.in_flight import MessagesInFlight
     from kourou.broker.pop.pop_service import PopService
     from kourou.broker.replication.replica_server import ReplicaServer
     from kourou.broker.services import BrokerServices
     from kourou.broker.transactions.transactions import Transactions
-    from kourou.transport.connection import BulkHandler
 
 
 def make_metrics(
@@ -35,7 +34,7 @@ def make_metrics(
     in_flight: MessagesInFlight,
     transactions: Transactions,
     replicas: ReplicaServer,
-    fast_path: BulkHandler | None,
+    fast_paths: FastPaths | None,
     pops: PopService,
     connection_count: Callable[[], int],
 ) -> BrokerMetrics:
@@ -44,8 +43,9 @@ def make_metrics(
     requests = RequestLatency(loop.time)
     deliveries = DeliveryLatency(services.now_ms)
     services.pulls.on_delivery = pops.on_delivery = deliveries.delivered
-    if isinstance(fast_path, FastSendPath):
-        fast_path.on_stored = FastSends(requests, services.now_ms).stored
+    if fast_paths is not None:
+        fast_paths.sends.on_stored = FastSends(requests, services.now_ms).stored
+        fast_paths.pulls.on_answered = FastPulls(requests, deliveries).answered
     return BrokerMetrics(
         config=services.live_config,
         admission=services.admission,

@@ -31,7 +31,6 @@ from kourou.broker.transactions.half_message_states import HalfMessageCache
 from kourou.protocol.layout import HOST_V4_BYTES
 from kourou.store.kernel import Kernel
 from kourou.transport.client import RemotingClient
-from kourou.transport.connection import BulkHandler
 
 
 def _send_targets(services: BrokerServices) -> SendTargets:
@@ -48,7 +47,7 @@ def _send_targets(services: BrokerServices) -> SendTargets:
 
 def sends(
     services: BrokerServices, half_cache: HalfMessageCache, kernel: Kernel | None
-) -> tuple[HandlersPart, BulkHandler | None]:
+) -> tuple[HandlersPart, FastSendPath | None]:
     """Sends, messages that consumers send back, and replies; and the fast path, None without a kernel."""
     config, store = services.config, services.store
     targets = _send_targets(services)

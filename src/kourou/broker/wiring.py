@@ -20,6 +20,7 @@ from kourou.broker.delay.deliveries import DeliveryWriter
 from kourou.broker.delay.schedule_service import ScheduleService
 from kourou.broker.delay.timer_processor import TimerProcessor
 from kourou.broker.delay.timer_service import TimerService
+from kourou.broker.fast_paths import FastPaths
 from kourou.broker.groups.client_manage_processor import ClientManageProcessor
 from kourou.broker.groups.consumer_call_processor import ConsumerCallProcessor
 from kourou.broker.groups.consumer_manage_processor import ConsumerManageProcessor
@@ -28,11 +29,13 @@ from kourou.broker.overflow.drops import Drops
 from kourou.broker.overflow.overflow_service import OverflowService
 from kourou.broker.overflow.part import OverflowPart
 from kourou.broker.part import BrokerPart, HandlersPart, Periodic
+from kourou.broker.pull.fast_pull_path import FastPullPath
 from kourou.broker.pull.query_message_processor import QueryMessageProcessor
 from kourou.broker.replication.master_part import MasterPart
 from kourou.broker.replication.membership import Membership
 from kourou.broker.replication.replica_proof import ReplicaProofs
 from kourou.broker.replication.slave_part import SlavePart
+from kourou.broker.send.fast_send_path import FastSendPath
 from kourou.broker.services import BrokerServices
 from kourou.broker.stats.stats_processor import StatsProcessor
 from kourou.broker.storage.retention_service import RetentionService
@@ -44,6 +47,7 @@ from kourou.broker.tables.topic_processor import TopicProcessor
 from kourou.broker.transactions.end_transaction_processor import EndTransactionProcessor
 from kourou.broker.transactions.transaction_check import TransactionCheck, TransactionsPart
 from kourou.broker.transactions.transactions import Transactions
+from kourou.store.kernel import Kernel
 from kourou.store.replica.epochs import EpochFile
 from kourou.transport.client import RemotingClient
 
@@ -371,6 +375,30 @@ def pull_part(services: BrokerServices) -> HandlersPart:
     )
     check = Periodic(5.0, services.holds.check, "check-held-pulls")
     return HandlersPart(services.pulls, queries, periodic=(check,))
+
+
+def fast_paths(
+    services: BrokerServices, sends: FastSendPath | None, kernel: Kernel | None
+) -> FastPaths | None:
+    """What the compiled kernel handles; None without a kernel."""
+    if sends is None or kernel is None:
+        return None
+    pulls = FastPullPath(
+        kernel,
+        status=services.kernel,
+        config=services.live_config,
+        admission=services.admission,
+        hooks=services.hooks,
+        processor=services.pulls,
+        offsets=services.offsets,
+        stats=services.stats,
+        log=services.store.log,
+        queues=services.store.queues,
+        cold_reads=services.cold_reads,
+        cycles=services.cycles,
+        finish_sends=sends.finish,
+    )
+    return FastPaths(sends, pulls)
 
 
 def retention(services: BrokerServices, journal: Journal) -> RetentionService:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kourou.protocol import layout
-from kourou.protocol.codes import RequestCode, SerializeType
+from kourou.protocol.codes import PullSysFlag, RequestCode, SerializeType
 from kourou.protocol.layout import Kind, Layout
 
 _LAYOUTS = (
@@ -90,10 +90,11 @@ def _lines() -> Iterator[str]:
     for name in ("NAME_VALUE_SEPARATOR", "PROPERTY_SEPARATOR"):
         yield _define(name, ord(getattr(layout, name)))
     yield ""
-    for code in (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE):
+    for code in (RequestCode.PULL_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE):
         yield _define(code.name, code.value)
     for serialize_type in SerializeType:
         yield _define(f"SERIALIZE_{serialize_type.name}", serialize_type.value)
+    yield _define("PULL_COMMITS_OFFSET", PullSysFlag.COMMIT_OFFSET.value)
     yield ""
     yield "/* The fields of SEND_MESSAGE_V2: their letters, and the values that the kernel accepts. */"
     yield from _send_fields()

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 if TYPE_CHECKING:
     # `kourou version` imports this module, and need not load numpy.
     from kourou.protocol.layout import Buffer
+    from kourou.store.log.log_regions import LogWindow
     from kourou.store.log.put_batch import GrownQueue
     from kourou.store.queue.consume_queue import ConsumeQueue
 
 MODULE: Final = "kourou.store._kernel"
 VARIABLE: Final = "KOUROU_KERNEL"
 """The environment variable that switches the kernel off when it is 0; `setup.py` reads it too."""
-_INTERFACE: Final = 18
+_INTERFACE: Final = 19
 _BUILD: Final = (
     "install a C compiler and Python's headers (Debian, Ubuntu: gcc, libc6-dev, python3-dev), then run "
     "pip install --force-reinstall --no-deps . in Kourou's source folder (make kernel for its .venv)"
@@ -49,6 +50,15 @@ SequenceState: TypeAlias = tuple[Mapping[str, Mapping[int, Mapping[str, int]]], 
 SigningAccounts: TypeAlias = "Mapping[str, tuple[Any, bytes, set[str], set[str]]]"
 """By access key: the ruling under which this holds, the signing state, the topics that the account may send
 to, and the identities of idempotent producers that it may send as."""
+
+PullLimits: TypeAlias = tuple[int, int, int, int, int, int]
+"""Messages and bytes of a pull in memory, and on disk; how many bytes of the log count as in memory; the most
+messages."""
+Pulled: TypeAlias = tuple[tuple[str, str, int, int, int, int], int, bool, int, int, int, int, int]
+"""What was found for a pull (group, topic and more), its queue id, whether it commits an offset, that offset,
+next_begin_offset, the number of messages, their bytes, the store time of the first."""
+AnsweredPulls: TypeAlias = tuple[int, bytes, list[Pulled]]
+"""The position behind the pulls, their answers, and what each got."""
 
 EncodedStaged: TypeAlias = "tuple[int, int, bytearray, bytes, list[GrownQueue]]"
 """The position behind the entries, their number, their records, the index entries, and the queue."""
@@ -122,6 +132,23 @@ class Kernel(Protocol):
         max_copied: int,
         /,
     ) -> tuple[int, int, bytes] | None: ...
+
+    def pulls_end(self, data: bytes, position: int, max_frame_bytes: int, /) -> int: ...
+
+    def answer_pulls(
+        self,
+        data: bytes,
+        position: int,
+        end: int,
+        templates: tuple[bytes, bytes],
+        limits: tuple[PullLimits, PullLimits],
+        max_phy_offset: int,
+        max_bytes: int,
+        topics: Mapping[str, Any],
+        find_target: Callable[..., tuple[str, str, int, int, int, int] | None],
+        find_window: Callable[[int, int, int], LogWindow | None],
+        /,
+    ) -> AnsweredPulls | None: ...
 
     def read_records(
         self, data: Buffer, phy_offset: int, max_record_bytes: int, slow_path_topic: bytes, /

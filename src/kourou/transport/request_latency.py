@@ -1,7 +1,7 @@
 """RequestLatency: how long requests take, by request and response code, in Apache's ranges.
 
 Requests are measured from the read that brought them to the response, also if that comes much later, as that
-of a held pull. Sends by the fast path are counted together, once per run.
+of a held pull. Sends and pulls by the fast paths are counted together, once per run.
 """
 
 from __future__ import annotations
@@ -50,6 +50,12 @@ class RequestLatency:
     def sends(self, requests: int, code: int, elapsed_ms: float) -> None:
         """So many sends were handled together."""
         self._add((RequestCode.SEND_MESSAGE_V2, code, False, False), elapsed_ms, requests)
+
+    def pulls(self, requests: int, arrived_s: float) -> None:
+        """So many pulls, which arrived together, were answered together with messages."""
+        elapsed_ms = (self._now_s() - arrived_s) * 1000
+        key = RequestCode.PULL_MESSAGE, ResponseCode.SUCCESS, False, elapsed_ms > _LONG_POLLING_MS
+        self._add(key, elapsed_ms, requests)
 
     def _add(self, key: _Key, elapsed_ms: float, times: int) -> None:
         counts = self._counts.get(key)

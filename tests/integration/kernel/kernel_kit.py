@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 
 import pytest
 
-from kourou.broker import send_wiring
+from kourou.broker import send_wiring, wiring
 from kourou.broker.connection_state import ConnectionState, record_born_host
 from kourou.broker.controller import BrokerController
 from kourou.broker.send.fast_send_path import FastSendPath, Sender
@@ -28,6 +28,7 @@ from kourou.store.disk.files import Files
 from kourou.store.kernel import (
     MODULE,
     VARIABLE,
+    AnsweredPulls,
     EncodedSends,
     Kernel,
     NewQueue,
@@ -100,17 +101,18 @@ def _compile(library: Path, flags: Sequence[str]) -> None:
 
 class FedBroker:
     """A broker whose clock stands still, and to which requests are fed by hand. `taken` is how many of
-    them the kernel took, in so many `calls`; `messages` is how many its batches say that they have."""
+    them the kernel took, in so many `calls`, `pulled` how many pulls it answered; `messages` is how many its
+    batches say that they have."""
 
     def __init__(self, controller: BrokerController, *, has_kernel: bool) -> None:
         self.services = controller.services
         self.in_flight = controller.running.in_flight
-        self.taken = self.calls = self.messages = 0
+        self.taken = self.calls = self.messages = self.pulled = 0
         self.services.store.dispatcher.on_publish.append(self._published)
         kernel = choose_kernel(is_enabled=has_kernel, environ={}).kernel
-        self._sends, self._bulk = send_wiring.sends(
-            self.services, HalfMessageCache(), None if kernel is None else self._counting(kernel)
-        )
+        counting = None if kernel is None else self._counting(kernel)
+        self._sends, self._fast_sends = send_wiring.sends(self.services, HalfMessageCache(), counting)
+        self.fast_paths = wiring.fast_paths(self.services, self._fast_sends, counting)
 
     def _counting(self, kernel: Kernel) -> Kernel:
         def encode_sends(*arguments: Any) -> EncodedSends | None:
@@ -119,7 +121,17 @@ class FedBroker:
             self.taken += 0 if encoded is None else _sends_before(arguments[0], encoded[0])
             return encoded
 
-        functions = {"sends_end": kernel.sends_end, "signing_state": kernel.signing_state}
+        def answer_pulls(*arguments: Any) -> AnsweredPulls | None:
+            answered = kernel.answer_pulls(*arguments)
+            self.pulled += 0 if answered is None else len(answered[2])
+            return answered
+
+        functions = {
+            "sends_end": kernel.sends_end,
+            "signing_state": kernel.signing_state,
+            "pulls_end": kernel.pulls_end,
+            "answer_pulls": answer_pulls,
+        }
         return cast(Kernel, SimpleNamespace(encode_sends=encode_sends, **functions))
 
     def _published(self, batch: PutBatch) -> None:
@@ -128,12 +140,12 @@ class FedBroker:
     @property
     def has_kernel(self) -> bool:
         """Whether it uses the kernel."""
-        return self._bulk is not None
+        return self.fast_paths is not None
 
     @property
     def own_properties(self) -> bytes:
         """What the broker adds to the properties of each message."""
-        return cast(FastSendPath, self._bulk)._setup[0]
+        return cast(FastSendPath, self._fast_sends)._setup[0]
 
     def sender(self, data: bytes) -> Sender:
         connection, _ = self.connect()
@@ -144,13 +156,13 @@ class FedBroker:
         data = b"".join(frames)
         senders = [self.sender(data)]
         before = self.taken
-        cast(FastSendPath, self._bulk)._encode(senders, room)
+        cast(FastSendPath, self._fast_sends)._encode(senders, room)
         return self.taken - before
 
     async def grown(self, frames: Sequence[bytes], new_queue: NewQueue) -> list[GrownQueue]:
         """The queues that would grow by `frames`; nothing is put."""
         data = b"".join(frames)
-        bulk = cast(FastSendPath, self._bulk)
+        bulk = cast(FastSendPath, self._fast_sends)
         setup, bulk._setup = bulk._setup, (*bulk._setup[:-1], new_queue)
         encoded = bulk._encode([self.sender(data)], ROOM)
         bulk._setup = setup
@@ -174,10 +186,13 @@ class FedBroker:
         """A connection that has sent something before, and its peer, which takes its answers or does not."""
         connection = Connection(
             self.services.cycles,
-            Dispatcher(self._sends.processors(), self.services.admission.request_checks),
+            Dispatcher(
+                {**self._sends.processors(), **self.services.pulls.processors()},
+                self.services.admission.request_checks,
+            ),
             ConnectionLimits(),
             InboundBudget(1 << 30),
-            bulk=self._bulk,
+            bulk=self.fast_paths,
             new_state=ConnectionState,
         )
         transport = MemoryTransport(connection, reads=reads)

@@ -106,6 +106,11 @@ class ColdReadThrottle:
         self._take()
         return True
 
+    @property
+    def is_unlimited(self) -> bool:
+        """Whether old reads need no turns now."""
+        return not (self._is_taken or self._waiting or self._is_sending())
+
     async def wait(self) -> None:
         """Return when it is the caller's turn."""
         if self.take_nowait():

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from kourou.broker.admission import PullForbiddenError
-from kourou.protocol.codes import CommandFlag, ResponseCode, SerializeType
+from kourou.protocol.codes import CommandFlag, LanguageCode, ResponseCode, SerializeType
+from kourou.protocol.ext_fields import ext_fields_of
+from kourou.protocol.header_binary import encode_binary_head
 from kourou.protocol.headers.pull import PullMessageResponseHeader
-from kourou.protocol.layout import FRAME, Buffer
+from kourou.protocol.layout import BINARY_VALUE_LENGTH, FRAME, Buffer
 from kourou.protocol.versions import CURRENT_VERSION
 from kourou.store.read.get_message_result import GetMessageResult, GetMessageStatus
 from kourou.transport.request import Request
@@ -21,6 +23,34 @@ _TEMPLATE: Final = (
     '"suggestWhichBrokerId":"%d","topicSysFlag":"%d"},"flag":1,"language":"PYTHON","opaque":%d,'
     f'"remark":"FOUND","serializeTypeCurrentRPC":"JSON","version":{CURRENT_VERSION}}}'
 ).encode()
+
+
+def _binary_template() -> bytes:
+    """The header of an answer with messages, in binary: its numbers, with their lengths, are left out."""
+    hole = "%d"
+    fields = PullMessageResponseHeader(
+        suggest_which_broker_id=0,
+        next_begin_offset=0,
+        min_offset=0,
+        max_offset=0,
+        topic_sys_flag=0,
+        group_sys_flag=0,
+    )
+    texts = {name: hole if name != "groupSysFlag" else text for name, text in ext_fields_of(fields).items()}
+    header = encode_binary_head(
+        0,
+        LanguageCode.PYTHON,
+        CURRENT_VERSION,
+        0,
+        CommandFlag.RESPONSE,
+        GetMessageStatus.FOUND.name,
+        texts,
+    )
+    return header.replace(len(hole).to_bytes(BINARY_VALUE_LENGTH.size, "big") + hole.encode(), hole.encode())
+
+
+KERNEL_TEMPLATES: Final = _TEMPLATE, _binary_template()
+"""Headers of answers with messages, of which the compiled kernel makes its answers: JSON and binary."""
 
 _CODES: Final = {
     GetMessageStatus.FOUND: ResponseCode.SUCCESS,

@@ -98,7 +98,7 @@ class PullMessageProcessor:
         self._disk = disk
         self._address = address
         self._hooks = hooks
-        self._targets = targets
+        self.targets = targets
         self._matchers = matchers
         self._is_slave = config.current.is_slave
         self._is_cut_off = is_cut_off
@@ -110,7 +110,7 @@ class PullMessageProcessor:
         self._find_queue = queues.find
         self._reader = reader
         self._turns = cold_reads
-        self._large_limits = TransferLimits.of_bytes(max_transfer_bytes)
+        self.large_limits = TransferLimits.of_bytes(max_transfer_bytes)
         self._stock_limits = transfer_limits(config.current)
         self._limits_config = config.current
 
@@ -133,7 +133,7 @@ class PullMessageProcessor:
         """PULL_MESSAGE as a client sent it: it may wait, and its offset may be committed."""
         header = request.header(PullMessageRequestHeader)
         try:
-            target = self._targets.find(request, header)
+            target = self.targets.find(request, header)
         except PullForbiddenError as refusal:
             answer_forbidden(request, refusal)
             return
@@ -156,7 +156,7 @@ class PullMessageProcessor:
             if held.request.connection.is_write_paused:
                 self._lines.run(held.request, partial(self._resume_later, held))
                 return
-            target = self._targets.renew(held.request, held.header, held.target)
+            target = self.targets.renew(held.request, held.header, held.target)
             self._serve(held.request, held.header, target, held.matcher, may_wait=False)
         except PullForbiddenError as refusal:
             answer_forbidden(held.request, refusal)
@@ -172,9 +172,11 @@ class PullMessageProcessor:
     def _limits(self, header: PullMessageRequestHeader) -> TransferLimits:
         """How much the pull may get: Apache's limits, as configured now, unless it was negotiated that the
         numbers of the request rule."""
-        return self._large_limits if header.kourou_large_pull else self._stock_limits_now()
+        return self.large_limits if header.kourou_large_pull else self.stock_limits
 
-    def _stock_limits_now(self) -> TransferLimits:
+    @property
+    def stock_limits(self) -> TransferLimits:
+        """Apache's limits, as configured now."""
         if self._limits_config is not self._config.current:
             self._limits_config = self._config.current
             self._stock_limits = transfer_limits(self._limits_config)
@@ -335,7 +337,7 @@ class PullMessageProcessor:
             return
         self._turns.resume()
         try:  # it has waited, and what it may read can have changed
-            target = self._targets.renew(pull.request, pull.header, pull.target)
+            target = self.targets.renew(pull.request, pull.header, pull.target)
         except PullForbiddenError as refusal:
             answer_forbidden(pull.request, refusal)
         else:
@@ -382,7 +384,7 @@ class PullMessageProcessor:
     def _suggested_broker(self, group_config: SubscriptionGroupConfig, result: GetMessageResult) -> int:
         """Which broker the client should ask next: a slave, for what is no longer in memory here."""
         behind_bytes = self._log.max_phy_offset - result.last_phy_offset
-        is_slow = result.last_phy_offset and behind_bytes > self._stock_limits_now().memory_bytes
+        is_slow = result.last_phy_offset and behind_bytes > self.stock_limits.memory_bytes
         return group_config.which_broker_when_consume_slowly if is_slow else group_config.broker_id
 
     def _call_hooks(

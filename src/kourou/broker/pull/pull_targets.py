@@ -30,6 +30,7 @@ from kourou.protocol.bodies.topics import TopicConfig
 from kourou.protocol.codes import PullSysFlag, ResponseCode
 from kourou.protocol.headers.pull import PullMessageRequestHeader
 from kourou.protocol.names import RETRY_GROUP_TOPIC_PREFIX
+from kourou.transport.connection import Connection
 from kourou.transport.request import Request
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class PullTarget:
             and 0 <= header.queue_id < config.read_queue_nums
         )
 
-    def is_wanted(self, rules: PullTargets, request: Request, header: PullMessageRequestHeader) -> bool:
+    def is_wanted(self, rules: PullTargets, connection: Connection, header: PullMessageRequestHeader) -> bool:
         """Whether the filter is still that of the consumer."""
         if header.sys_flag & _FILTER_BITS != self._filter_bits:
             return False
@@ -132,7 +133,7 @@ class PullTarget:
             return False
         if subscription.sub_version < header.sub_version:
             return False
-        state: ConnectionState = request.connection.state
+        state: ConnectionState = connection.state
         own = state.subscription(header.consumer_group, header.topic)
         return own is None or own is subscription or _says_the_same(own, subscription)
 
@@ -163,10 +164,18 @@ class PullTargets:
 
     def find(self, request: Request, header: PullMessageRequestHeader) -> PullTarget:
         """What the pull is to get; PullForbiddenError or RequestError when it may not be."""
+        return self.known(request.connection, header) or self._decide(request, header)
+
+    def known(self, connection: Connection, header: PullMessageRequestHeader) -> PullTarget | None:
+        """The same where it was decided before, and nothing has changed since; None: it is to be decided."""
         target = self._known.get((header.topic, header.consumer_group))
-        if target is not None and target.is_allowed(self, header) and target.is_wanted(self, request, header):
+        if (
+            target is not None
+            and target.is_allowed(self, header)
+            and target.is_wanted(self, connection, header)
+        ):
             return target
-        return self._decide(request, header)
+        return None
 
     def renew(self, request: Request, header: PullMessageRequestHeader, target: PullTarget) -> PullTarget:
         """The target of a pull that has waited: its permissions are checked again, its filter stays."""

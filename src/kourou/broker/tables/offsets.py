@@ -304,6 +304,11 @@ class ConsumerOffsetManager(ConfigTable):
             return None
         return self._resets.get(f"{topic}@{group}", {}).get(queue_id)
 
+    @property
+    def has_resets(self) -> bool:
+        """Whether a group is to be moved at its next pull."""
+        return bool(self._resets)
+
     def take_reset(self, topic: str, group: str, queue_id: int) -> int | None:
         """As `reset_pending`, and from now on the group counts as moved."""
         if not self._resets:

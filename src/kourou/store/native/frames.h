@@ -1,4 +1,4 @@
-/* Frames of the remoting protocol, and which of them are sends. */
+/* Frames of the remoting protocol, and which of them are sends or pulls. */
 
 #pragma once
 
@@ -57,16 +57,20 @@ static int looks_like_send(const struct frame *frame)
            && (starts_with(header, JSON_CODE(SEND_MESSAGE_V2)) || starts_with(header, JSON_CODE(SEND_BATCH_MESSAGE)));
 }
 
-PyDoc_STRVAR(sends_end_doc,
-"sends_end(data, position, max_frame_bytes)\n"
-"\n"
-"The end of the sends in `data` from `position` on, as complete frames without a gap.");
-
-static PyObject *sends_end(PyObject *module, PyObject *const *args, Py_ssize_t count)
+/* The same for a pull. */
+static int looks_like_pull(const struct frame *frame)
 {
-    (void)module;
+    struct span header = frame->header;
+    if (frame->type == BINARY)
+        return header.size >= BINARY_COMMAND_CODE_BYTES && GET(header.at, BINARY_COMMAND_CODE) == PULL_MESSAGE;
+    return frame->type == JSON && starts_with(header, JSON_CODE(PULL_MESSAGE));
+}
+
+/* The end of the requests of one kind in args: data, position, max_frame_bytes. */
+static PyObject *kind_end(PyObject *const *args, Py_ssize_t count, int (*is_kind)(const struct frame *))
+{
     if (count != 3 || !PyBytes_Check(args[0])) {
-        PyErr_SetString(PyExc_TypeError, "sends_end takes bytes and two numbers");
+        PyErr_SetString(PyExc_TypeError, "takes bytes and two numbers");
         return NULL;
     }
     const struct span data = span_of(args[0]);
@@ -80,7 +84,29 @@ static PyObject *sends_end(PyObject *module, PyObject *const *args, Py_ssize_t c
         return NULL;
     }
     rest = (struct span){rest.at + position, rest.size - position};
-    while (read_frame(rest, &frame) && frame.size <= max_bytes && looks_like_send(&frame))
+    while (read_frame(rest, &frame) && frame.size <= max_bytes && is_kind(&frame))
         rest = (struct span){rest.at + frame.size, rest.size - frame.size};
     return PyLong_FromSsize_t(data.size - rest.size);
+}
+
+PyDoc_STRVAR(sends_end_doc,
+"sends_end(data, position, max_frame_bytes)\n"
+"\n"
+"The end of the sends in `data` from `position` on, as complete frames without a gap.");
+
+static PyObject *sends_end(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    (void)module;
+    return kind_end(args, count, looks_like_send);
+}
+
+PyDoc_STRVAR(pulls_end_doc,
+"pulls_end(data, position, max_frame_bytes)\n"
+"\n"
+"The same for pulls.");
+
+static PyObject *pulls_end(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    (void)module;
+    return kind_end(args, count, looks_like_pull);
 }

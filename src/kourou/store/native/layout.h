@@ -122,10 +122,12 @@
 #define NAME_VALUE_SEPARATOR 1
 #define PROPERTY_SEPARATOR 2
 
+#define PULL_MESSAGE 11
 #define SEND_MESSAGE_V2 310
 #define SEND_BATCH_MESSAGE 320
 #define SERIALIZE_JSON 0
 #define SERIALIZE_ROCKETMQ 1
+#define PULL_COMMITS_OFFSET 1
 
 /* The fields of SEND_MESSAGE_V2: their letters, and the values that the kernel accepts. */
 #define SEND_PRODUCER_GROUP 'a'

@@ -6,6 +6,8 @@
    check_entries  staged_entries.h  whether the entries of a batch may be staged as they are
    encode_staged  staged_entries.h  staged entries that are published: records, units, index entries
    gather         pulls.h           the records of a pull, concatenated
+   pulls_end      frames.h          the end of the complete frames with pulls
+   answer_pulls   pull_answers.h    ordinary pulls of one read: their answers, with the records
    read_records   records.h         records of a log, as a slave or a recovery reads them: units and index entries
    encode_again   messages_again.h  popped messages that come again: records, units, index entries
    units_fit      units.h           whether units of a queue match their records
@@ -13,8 +15,8 @@
    checksum, checksums        checksum.h     CRC of a body, as records store it; of many in one buffer
    signing_state, signatures   signatures.h   HMAC-SHA1, as requests are signed
 
-   The order in which to read them: bytes, checksum, frames, json, send_head, properties, large_bodies, run, sequences,
-   batches, pieces, signed_sends, sends; the others stand alone.
+   The order in which to read them: bytes, checksum, frames, json, request_head, send_head, properties, large_bodies, run,
+   sequences, batches, pieces, signed_sends, sends; pulls, pull_head, pull_run, pull_answers; the others stand alone.
 
    Anything out of the ordinary is left to the slow path, from that send on. So nothing here reports what is
    wrong with a request, and no object of the caller is modified. Everything a peer has sent is read within its
@@ -26,14 +28,14 @@
 
 #include "batches.h"
 #include "messages_again.h"
-#include "pulls.h"
+#include "pull_answers.h"
 #include "records.h"
 #include "sends.h"
 #include "signatures.h"
 #include "staged_entries.h"
 #include "units.h"
 
-#define INTERFACE 18
+#define INTERFACE 19
 
 static PyMethodDef functions[] = {
     {"sends_end", (PyCFunction)(void (*)(void))sends_end, METH_FASTCALL, sends_end_doc},
@@ -41,6 +43,8 @@ static PyMethodDef functions[] = {
     {"check_entries", check_entries, METH_VARARGS, check_entries_doc},
     {"encode_staged", encode_staged, METH_VARARGS, encode_staged_doc},
     {"gather", (PyCFunction)(void (*)(void))gather, METH_FASTCALL, gather_doc},
+    {"pulls_end", (PyCFunction)(void (*)(void))pulls_end, METH_FASTCALL, pulls_end_doc},
+    {"answer_pulls", answer_pulls, METH_VARARGS, answer_pulls_doc},
     {"read_records", read_records, METH_VARARGS, read_records_doc},
     {"encode_again", encode_again, METH_VARARGS, encode_again_doc},
     {"units_fit", units_fit, METH_VARARGS, units_fit_doc},
@@ -73,6 +77,9 @@ PyMODINIT_FUNC PyInit__kernel(void)
     name_topic_part = PyUnicode_InternFromString("topic_part");
     name_magic = PyUnicode_InternFromString("magic");
     name_queue_id = PyUnicode_InternFromString("queue_id");
+    name_min_queue_offset = PyUnicode_InternFromString("min_queue_offset");
+    name_max_queue_offset = PyUnicode_InternFromString("max_queue_offset");
+    name_read_units_nowait = PyUnicode_InternFromString("read_units_nowait");
     PyObject *module = PyModule_Create(&definition);
     if (PyErr_Occurred() || PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0) {
         Py_XDECREF(module);

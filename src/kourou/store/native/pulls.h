@@ -4,6 +4,58 @@
 
 #include "bytes.h"
 
+/* Bytes of the log from `start` on, which may be read from `low` to `end`. */
+struct window {
+    const char *at;
+    int64_t start, low, end;
+};
+
+struct room {
+    int64_t messages, bytes, copied;
+};
+
+/* How many of the records that `units` point to fit into the room, but at least one; 0 if one lies outside of the
+   window, or if they are better not copied. Their size and the phy_offset of the last one too. */
+static Py_ssize_t count_records(
+    struct span units, const struct window *window, struct room room, int64_t *total, int64_t *last)
+{
+    Py_ssize_t count = 0;
+    const char *unit = units.at;
+    *total = 0;
+    for (; count < room.messages && count < units.size / CQ_UNIT_BYTES; count++, unit += CQ_UNIT_BYTES) {
+        int64_t at = (int64_t)GET(unit, CQ_UNIT_PHY_OFFSET);
+        int32_t size = (int32_t)GET(unit, CQ_UNIT_SIZE);
+        if (count && *total + size > room.bytes)
+            break;
+        if (at < window->low || size <= 0 || at > window->end - size || *total + size > room.copied)
+            return 0;
+        *total += size;
+        *last = at;
+    }
+    return count;
+}
+
+/* Copy as many records out of the window. */
+static char *put_records(char *out, struct span units, Py_ssize_t count, const struct window *window)
+{
+    const char *unit = units.at;
+    for (; count > 0; count--, unit += CQ_UNIT_BYTES)
+        out = put_span(
+            out, (struct span){window->at + ((int64_t)GET(unit, CQ_UNIT_PHY_OFFSET) - window->start),
+                               (Py_ssize_t)GET(unit, CQ_UNIT_SIZE)});
+    return out;
+}
+
+/* Have the bounds of a window within those of its view. */
+static void set_view(struct window *window, const Py_buffer *view)
+{
+    window->at = view->buf;
+    if (window->low < window->start)
+        window->low = window->start;
+    if (window->end > window->start + view->len)
+        window->end = window->start + view->len;
+}
+
 PyDoc_STRVAR(gather_doc,
 "gather(view, start, low, end, units, max_messages, max_bytes, max_copied)\n"
 "\n"
@@ -14,50 +66,27 @@ PyDoc_STRVAR(gather_doc,
 static PyObject *gather(PyObject *module, PyObject *const *args, Py_ssize_t args_count)
 {
     Py_buffer view, units;
-    Py_ssize_t count = 0;
     PyObject *records = NULL;
     (void)module;
     if (args_count != 8) {
         PyErr_SetString(PyExc_TypeError, "gather takes 8 arguments");
         return NULL;
     }
-    int64_t start = PyLong_AsLongLong(args[1]), low = PyLong_AsLongLong(args[2]), end = PyLong_AsLongLong(args[3]);
-    Py_ssize_t max_messages = PyLong_AsSsize_t(args[5]);
-    int64_t max_bytes = PyLong_AsLongLong(args[6]), max_copied = PyLong_AsLongLong(args[7]);
+    struct window window = {
+        NULL, PyLong_AsLongLong(args[1]), PyLong_AsLongLong(args[2]), PyLong_AsLongLong(args[3])};
+    struct room room = {PyLong_AsLongLong(args[5]), PyLong_AsLongLong(args[6]), PyLong_AsLongLong(args[7])};
     if (PyErr_Occurred() || PyObject_GetBuffer(args[0], &view, PyBUF_SIMPLE) < 0)
         return NULL;
     if (PyObject_GetBuffer(args[4], &units, PyBUF_SIMPLE) < 0) {
         PyBuffer_Release(&view);
         return NULL;
     }
-    if (low < start)
-        low = start;
-    if (end > start + view.len)
-        end = start + view.len;
-    if (max_messages > units.len / CQ_UNIT_BYTES)
-        max_messages = units.len / CQ_UNIT_BYTES;
+    set_view(&window, &view);
     int64_t total = 0, last = 0;
-    const unsigned char *unit = units.buf;
-    for (; count < max_messages; count++, unit += CQ_UNIT_BYTES) {
-        int64_t at = (int64_t)GET(unit, CQ_UNIT_PHY_OFFSET);
-        int32_t size = (int32_t)GET(unit, CQ_UNIT_SIZE);
-        if (count && total + size > max_bytes)
-            break;
-        if (at < low || size <= 0 || at > end - size || total + size > max_copied) {
-            count = 0;
-            break;
-        }
-        total += size;
-        last = at;
-    }
-    if (count && (records = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total)) != NULL) {
-        char *out = PyBytes_AsString(records);
-        unit = units.buf;
-        for (Py_ssize_t i = 0; i < count; i++, unit += CQ_UNIT_BYTES)
-            out = put_span(
-                out, (struct span){(const char *)view.buf + ((int64_t)GET(unit, CQ_UNIT_PHY_OFFSET) - start),
-                                   (Py_ssize_t)GET(unit, CQ_UNIT_SIZE)});
-    }
+    const struct span all = {units.buf, units.len};
+    Py_ssize_t count = count_records(all, &window, room, &total, &last);
+    if (count && (records = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total)) != NULL)
+        put_records(PyBytes_AsString(records), all, count, &window);
     PyBuffer_Release(&view);
     PyBuffer_Release(&units);
     if (records == NULL)

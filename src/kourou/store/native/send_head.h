@@ -1,9 +1,8 @@
-/* The head of a send: its fields, from a header in JSON or a binary one. */
+/* The head of a send: its fields. */
 
 #pragma once
 
-#include "frames.h"
-#include "json.h"
+#include "request_head.h"
 
 /* The field of a send whose sequence counts. */
 #define SEQUENCED_FIELD "kourouSequenced"
@@ -111,97 +110,9 @@ static int set_field(struct span name, const struct value *value, struct send *s
     return 1;
 }
 
-static int read_fields(struct cursor *c, struct send *send)
+static int take_send_field(struct span name, const struct value *value, void *send)
 {
-    struct value key, value;
-    if (send->seen || (send->fields != NULL && send->fields->count) || !accept(c, '{'))
-        return 0; /* the slow path decides which of two counts */
-    do {
-        if (!read_string(c, &key) || !is_plain_text(&key) || !accept(c, ':') || !read_value(c, &value))
-            return 0;
-        if (!set_field(key.span, &value, send))
-            return 0;
-    } while (accept(c, ','));
-    return accept(c, '}');
-}
-
-static int read_json_send(struct span header, struct send *send)
-{
-    struct cursor c = {header.at, header.at + header.size};
-    struct value key, value;
-    int64_t code = 0, version;
-    if (!accept(&c, '{'))
-        return 0;
-    do {
-        if (!read_string(&c, &key) || !is_plain_text(&key) || !accept(&c, ':'))
-            return 0;
-        int is_fine;
-        if (is_text(key.span, "extFields"))
-            is_fine = read_fields(&c, send);
-        else if (!read_value(&c, &value) || (value.is_string && !is_plain_text(&value)))
-            is_fine = 0;
-        else if (is_text(key.span, "code"))
-            is_fine = !value.is_string && is_number(&value, 0, INT16_MAX, &code);
-        else if (is_text(key.span, "flag"))
-            is_fine = !value.is_string && is_number(&value, 0, ONEWAY, &send->flag) && send->flag != 1;
-        else if (is_text(key.span, "opaque"))
-            is_fine = !value.is_string && is_number(&value, INT64_MIN, INT64_MAX, &send->opaque);
-        else if (is_text(key.span, "version"))
-            is_fine = !value.is_string && is_number(&value, INT64_MIN, INT64_MAX, &version);
-        else if (is_text(key.span, "remark"))
-            is_fine = 0;
-        else
-            is_fine = value.is_string;
-        if (!is_fine)
-            return 0;
-    } while (accept(&c, ','));
-    if (!accept(&c, '}'))
-        return 0;
-    skip_blanks(&c);
-    return c.at == c.end && is_send(code) && (send->seen & SEND_NEEDED) == SEND_NEEDED;
-}
-
-/* -- the same with a binary header -- */
-
-/* The fields follow the head: length of the name, name, length of the value, value. */
-
-/* Read a length and a text from the start of `rest`; false if it does not fit, is empty, or contains a zero,
-   which a text in JSON cannot contain either. */
-static int next_text(struct span *rest, int length_bytes, struct value *text)
-{
-    if (rest->size < length_bytes)
-        return 0;
-    /* Read as unsigned, a negative length exceeds any header. */
-    uint64_t size = get_be((const unsigned char *)rest->at, length_bytes);
-    if (size == 0 || size > (uint64_t)(rest->size - length_bytes))
-        return 0;
-    struct span span = {rest->at + length_bytes, (Py_ssize_t)size};
-    rest->at += length_bytes + size;
-    rest->size -= length_bytes + (Py_ssize_t)size;
-    *text = (struct value){.span = span, .is_string = 1, .is_ascii = is_ascii(span)};
-    return memchr(span.at, 0, size) == NULL;
-}
-
-static int read_binary_send(struct span header, struct send *send)
-{
-    const char *head = header.at;
-    struct value name, value;
-    if (header.size < BINARY_COMMAND_BYTES)
-        return 0;
-    struct span rest = {header.at + BINARY_COMMAND_BYTES, header.size - BINARY_COMMAND_BYTES};
-    if (!is_send((int64_t)GET(head, BINARY_COMMAND_CODE)) || GET(head, BINARY_COMMAND_REMARK_LENGTH) != 0
-        || GET(head, BINARY_COMMAND_FIELDS_LENGTH) != (uint64_t)rest.size)
-        return 0;
-    send->opaque = (int32_t)GET(head, BINARY_COMMAND_OPAQUE);
-    send->flag = (int32_t)GET(head, BINARY_COMMAND_FLAG);
-    if (send->flag != 0 && send->flag != ONEWAY)
-        return 0;
-    while (rest.size > 0) {
-        if (!next_text(&rest, BINARY_NAME_LENGTH_BYTES, &name) || name.span.size > INT16_MAX || !is_plain_text(&name)
-            || !next_text(&rest, BINARY_VALUE_LENGTH_BYTES, &value) || !set_field(name.span, &value, send))
-            return 0;
-    }
-    return (send->seen & SEND_NEEDED) == SEND_NEEDED;
+    return set_field(name, value, send);
 }
 
 /* Read the head of a send, and keep its fields unless `fields` is NULL; false if it needs the slow path. */
@@ -211,7 +122,10 @@ static int read_send(const struct frame *frame, struct send *send, struct fields
     send->fields = fields;
     if (fields != NULL)
         fields->count = 0;
-    return frame->type == BINARY ? read_binary_send(frame->header, send)
-           : frame->type == JSON ? read_json_send(frame->header, send)
-                                 : 0;
+    struct head head;
+    if (!read_head(frame, &head, take_send_field, send) || !is_send(head.code))
+        return 0;
+    send->opaque = head.opaque;
+    send->flag = head.flag;
+    return (send->seen & SEND_NEEDED) == SEND_NEEDED;
 }

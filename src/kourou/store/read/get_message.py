@@ -35,7 +35,7 @@ Matcher = Callable[[int, int], bool | None]
 
 
 _NOWHERE: Final = LogWindow(memoryview(b""), 0, 1, 0)
-_DENSE: Final = 16
+DENSE: Final = 16
 """Up to so many bytes of the log for each one that is wanted, a region is looked for around them."""
 _MAX_COPIED_BYTES: Final = 256 * 1024
 """More are handed on as views of the log, without a copy."""
@@ -191,7 +191,7 @@ class MessageReader:
             window = log.window_at(phy_offset)
         else:
             last_phy_offset, last_size, _ = UNIT.unpack_from(units, len(units) - UNIT_BYTES)
-            if last_phy_offset - phy_offset >= _DENSE * size * (len(units) // UNIT_BYTES):
+            if last_phy_offset - phy_offset >= DENSE * size * (len(units) // UNIT_BYTES):
                 return None
             window = log.region_at(phy_offset, last_phy_offset + last_size)
         if window is None:
@@ -324,7 +324,7 @@ class MessageReader:
     ) -> None:
         """Put these runs of the log, `total` bytes within [low, high), into the result; those that are not
         in memory it may load."""
-        result.is_dense = is_dense = high - low < _DENSE * total
+        result.is_dense = is_dense = high - low < DENSE * total
         window = self._log.window_at(low)
         if window is None and is_dense:
             window = self._log.region_at(low, high)

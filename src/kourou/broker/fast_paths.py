@@ -1,0 +1,32 @@
+"""FastPaths: what the compiled kernel handles of the requests of one read: sends and pulls.
+
+Not here: how (send/fast_send_path.py, pull/fast_pull_path.py), and what needs a decision (the processors).
+"""
+
+from __future__ import annotations
+
+from kourou.broker.pull.fast_pull_path import FastPullPath
+from kourou.broker.send.fast_send_path import FastSendPath
+from kourou.transport.connection import Connection
+
+
+class FastPaths:
+    """A BulkHandler of both. Pulls are answered at once, sends when the cycle ends."""
+
+    def __init__(self, sends: FastSendPath, pulls: FastPullPath) -> None:
+        self.sends = sends
+        self.pulls = pulls
+
+    def collect(self, connection: Connection, data: bytes, position: int) -> int:
+        """Take the sends and pulls that `data` has from `position` on; where they end."""
+        while True:
+            end = self.sends.collect(connection, data, position)
+            if end == len(data):
+                return end
+            position = self.pulls.collect(connection, data, end)
+            if position == end or connection.closed or connection.is_write_paused:
+                return position
+
+    def finish(self, connection: Connection) -> None:
+        """Put what the connection has sent, since something else is to follow."""
+        self.sends.finish(connection)

@@ -1,0 +1,537 @@
+"""answer_pulls: with the kernel a broker answers pulls, byte for byte, as it does without."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kourou.broker.admission import RequestCheck
+from kourou.broker.connection_state import ConnectionState
+from kourou.broker.groups.producers import ClientChannel
+from kourou.broker.pull.cold_pulls import SENDING_S
+from kourou.errors import RequestError
+from kourou.protocol.bodies import ConsumerData, SubscriptionData
+from kourou.protocol.codes import LanguageCode, RequestCode, ResponseCode
+from kourou.protocol.header_binary import encode_binary_head
+from kourou.protocol.headers.pull import PullMessageRequestHeader
+from tests.golden.frames import VERSIONS
+from tests.integration.kernel.kernel_kit import FedBroker, install
+from tests.integration.kernel.test_sends_end import LIMIT
+from tests.integration.kernel.twins import ID, Twins, frame, recorded_requests, send, started
+
+MESSAGES = 100
+ORDINARY: dict[str, Any] = {
+    "consumerGroup": "readers",
+    "topic": "TopicTest",
+    "queueId": "0",
+    "queueOffset": "3",
+    "maxMsgNums": "32",
+    "sysFlag": "4",
+    "commitOffset": "0",
+    "suspendTimeoutMillis": "15000",
+    "subscription": "*",
+    "subVersion": "0",
+    "expressionType": "TAG",
+}
+
+
+def pull(fields: dict[str, Any] | None = None, **head: Any) -> bytes:
+    """The header of a pull, with what is given instead of what is ordinary; None takes a field out."""
+    ext = {name: value for name, value in {**ORDINARY, **(fields or {})}.items() if value is not None}
+    whole = {
+        "code": 11,
+        "extFields": ext,
+        "flag": 0,
+        "language": "JAVA",
+        "opaque": 7,
+        "serializeTypeCurrentRPC": "JSON",
+        "version": 501,
+        **head,
+    }
+    return json.dumps(whole, separators=(",", ":")).encode()
+
+
+def binary_pull(fields: dict[str, str | None] | None = None, *, opaque: int = 7, flag: int = 0) -> bytes:
+    """The same with a binary header, as a frame."""
+    ext = {name: value for name, value in {**ORDINARY, **(fields or {})}.items() if value is not None}
+    return frame(encode_binary_head(11, 0, 501, opaque, flag, None, ext), b"", 1)
+
+
+def pulls(fields: dict[str, Any] | None = None, **head: Any) -> bytes:
+    """The same in JSON."""
+    return frame(pull(fields, **head), b"")
+
+
+@pytest.fixture(scope="module")
+def readers(kernel: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
+    """Two brokers with the same messages of 0 to 99 bytes in two queues; the group is known."""
+    with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
+        install(kernel, patch)
+        stack = AsyncExitStack()
+        twins = started(runner, stack, tmp_path_factory.mktemp("readers"))
+        for queue_id in ("0", "1"):
+            for n in range(MESSAGES):
+                tags = f"UNIQ_KEY\x01{ID}\x02TAGS\x01Tag{n % 3}\x02"
+                twins.feed(frame(send({"e": queue_id, "i": tags}), bytes(n)))
+        twins.feed(pulls())
+        yield twins
+        assert_same_records(twins)
+        runner.run(stack.aclose())
+
+
+def assert_same_records(twins: Twins) -> None:
+    """Offsets and statistics are the same."""
+    first, second = (broker.services for broker in twins.brokers)
+    assert first.offsets.offset_table == second.offsets.offset_table
+    assert first.offsets._pull_offsets == second.offsets._pull_offsets
+    assert first.stats.rates.get_nums == second.stats.rates.get_nums
+    assert first.stats.rates.get_found == second.stats.rates.get_found
+    gets = [
+        {key: (item.times, item.nums, item.size_bytes) for key, item in services.stats._group_gets.items()}
+        for services in (first, second)
+    ]
+    assert gets[0] == gets[1]
+
+
+def pulled(twins: Twins, data: bytes) -> int:
+    """How many pulls the kernel answers of these."""
+    before = twins.brokers[0].pulled
+    twins.feed(data)
+    return twins.brokers[0].pulled - before
+
+
+# -- what is answered ---------------------------------------------------------------------------------
+
+
+def test_ordinary_pulls_are_answered(readers: Twins) -> None:
+    data = b"".join(pulls({"queueOffset": str(n), "queueId": str(n % 2)}, opaque=n) for n in range(40))
+    before = readers.brokers[0].pulled
+    answers = readers.feed(data)
+    assert readers.brokers[0].pulled - before == 40
+    assert [f'"opaque":{n},"remark":"FOUND"'.encode() in answers for n in range(40)] == [True] * 40
+
+
+def test_pulls_with_a_binary_header_are_answered(readers: Twins) -> None:
+    data = b"".join(binary_pull({"queueOffset": str(n)}, opaque=-n) for n in range(20))
+    assert pulled(readers, data + pulls() + binary_pull()) == 22
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"queueOffset": "0"},
+        {"queueOffset": str(MESSAGES - 1)},
+        {"maxMsgNums": "1"},
+        {"maxMsgNums": "2147483647"},
+        {"maxMsgBytes": "1"},
+        {"maxMsgBytes": "0"},
+        {"maxMsgBytes": "-1"},
+        {"maxMsgBytes": "1000"},
+        {"sysFlag": "5", "commitOffset": "17"},
+        {"sysFlag": "7", "commitOffset": "3"},
+        {"sysFlag": "6"},
+        {"kourouLargePull": "true", "maxMsgNums": "1024"},
+        {"kourouLargePull": "false", "maxMsgNums": "1024"},
+        {"requestSource": "1", "proxyFrowardClientId": "me", "bname": "broker-a"},
+        {"suspendTimeoutMillis": "-1"},
+        {"subVersion": "1700000000000"},
+    ],
+    ids=str,
+)
+def test_limits_and_flags_are_those_of_python(readers: Twins, fields: dict[str, Any]) -> None:
+    assert pulled(readers, pulls(fields) + pulls(fields) + binary_pull(fields)) == 3
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["maxTransferCountOnMessageInMemory", "maxTransferBytesOnMessageInMemory"],
+)
+@pytest.mark.parametrize("limit", ["1", "5", "700", "1000000"])
+def test_a_changed_limit_holds_at_once(readers: Twins, key: str, limit: str) -> None:
+    was = {"maxTransferCountOnMessageInMemory": "32", "maxTransferBytesOnMessageInMemory": "262144"}
+    for broker in readers.brokers:
+        broker.services.update_config({key: limit})
+    try:
+        readers.feed(pulls({"maxMsgNums": "100"}))  # decides anew
+        assert pulled(readers, pulls({"maxMsgNums": "100"}) * 2) == 2
+    finally:
+        for broker in readers.brokers:
+            broker.services.update_config(was)
+        readers.feed(pulls())
+
+
+def test_a_slow_consumer_is_sent_to_a_slave(readers: Twins) -> None:
+    """Only where slaves are read from; both ways say so in the answer."""
+    change = {"slaveReadEnable": "true", "accessMessageInMemoryMaxRatio": "0"}
+    for broker in readers.brokers:
+        broker.services.update_config(change)
+    try:
+        readers.feed(pulls())
+        answer = readers.feed(pulls())
+        assert b'"suggestWhichBrokerId":"1"' in answer
+        assert pulled(readers, pulls() + binary_pull()) == 2
+    finally:
+        for broker in readers.brokers:
+            broker.services.update_config({"slaveReadEnable": "false", "accessMessageInMemoryMaxRatio": "40"})
+        readers.feed(pulls())
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_pulls_of_java_clients_are_understood(kernel: ModuleType, version: str) -> None:
+    asked: list[str] = []
+
+    def find_target(topic: str, *_: Any) -> None:
+        asked.append(topic)
+
+    limits, templates = (1, 1, 1, 1, 1, 1), (b"%d" * 6, b"%d" * 5 + bytes(21))
+    requests = [data for data in recorded_requests(version, 11) if b'"language":"JAVA"' in data]
+    for data in requests:
+        end = kernel.pulls_end(data, 0, LIMIT)
+        assert end == len(data)
+        kernel.answer_pulls(data, 0, end, templates, (limits, limits), 0, 1, {}, find_target, print)
+    assert len(asked) == len(requests)
+
+
+def test_every_field_of_a_pull_is_read(readers: Twins) -> None:
+    """Each is known by its name: a second one of it needs the slow path."""
+    for name in msgspec.structs.fields(PullMessageRequestHeader):
+        field = name.encode_name
+        value = str(ORDINARY.get(field, "true" if field == "kourouLargePull" else "1"))
+        twice = pulls({field: value}).replace(
+            f'"{field}":"{value}"'.encode(), f'"{field}":"{value}","{field}":"{value}"'.encode()
+        )
+        length = len(twice) - 8
+        whole = (length + 4).to_bytes(4, "big") + length.to_bytes(4, "big") + twice[8:]
+        assert pulled(readers, whole) == 0
+        assert pulled(readers, pulls({field: value})) == 1
+
+
+# -- what needs the slow path -------------------------------------------------------------------------
+
+SLOW = [
+    pulls({"queueOffset": str(MESSAGES), "sysFlag": "4"}),
+    pulls({"queueOffset": "-1"}),
+    pulls({"queueOffset": "9223372036854775807"}),
+    pulls({"queueOffset": "9223372036854775808"}),
+    pulls({"queueOffset": "03"}),
+    pulls({"queueOffset": "3.0"}),
+    pulls({"queueId": "2"}),
+    pulls({"queueId": "-1"}),
+    pulls({"queueId": "99"}),
+    pulls({"queueId": "4294967296"}),
+    pulls({"maxMsgNums": "0"}),
+    pulls({"maxMsgNums": "-1"}),
+    pulls({"topic": "NotThere"}),
+    pulls({"consumerGroup": "strangers"}),
+    pulls({"sysFlag": "0"}),
+    pulls({"sysFlag": "12"}),
+    pulls({"sysFlag": "8"}),
+    pulls({"expressionType": "SQL92", "subscription": "a > 1"}),
+    pulls({"expressionType": "SQL93"}),
+    pulls({"expressionType": None, "subscription": "Tag1"}),
+    pulls({"subscription": "Tag1 || Tag2"}),
+    pulls({"subscription": None}),
+    pulls({"subscription": "\\u002a"}),
+    pulls({"subVersion": None}),
+    pulls({"topic": None}),
+    pulls({"topic": "漢"}),
+    pulls({"kourouLargePull": "yes"}),
+    pulls({"maxMsgBytes": ""}),
+    pulls({"extra": "é"}),
+    pulls(flag=2),
+    pulls(flag=1),
+    pulls(remark="why"),
+    pulls(code=361),
+    pulls(extFields=None),
+    pulls(extFields={}),
+    binary_pull(flag=2),
+    binary_pull({"queueOffset": "x"}),
+    binary_pull({"topic": None}),
+    binary_pull({"subscription": "Tag1"}),
+    frame(pull().replace(b'"queueId":', b'"queueId":"1","queueId":'), b""),
+    frame(pull().replace(b'"extFields":', b'"extFields":{"queueId":"1"},"extFields":'), b""),
+    frame(pull() + b" x", b""),
+    frame(pull()[:-1], b""),
+    frame(b'{"code":11,', b""),
+    frame(encode_binary_head(11, 0, 501, 7, 0, None, None), b"", 1),
+    frame(encode_binary_head(11, 0, 501, 7, 0, "why", ORDINARY), b"", 1),
+    frame(pull(), b"", 1),
+]
+
+
+@pytest.mark.parametrize("odd", SLOW, ids=range(len(SLOW)))
+def test_what_needs_a_decision_is_left_alone(readers: Twins, odd: bytes) -> None:
+    assert pulled(readers, odd) == 0
+
+
+@pytest.mark.parametrize("odd", SLOW[:8], ids=range(8))
+def test_pulls_after_one_that_needs_a_decision_are_answered(readers: Twins, odd: bytes) -> None:
+    before = readers.brokers[0].pulled
+    answers = readers.feed(pulls(opaque=1) + odd + pulls(opaque=2) + binary_pull(opaque=3) + odd)
+    assert readers.brokers[0].pulled - before == 3
+    assert answers.index(b'"opaque":1,') < answers.index(b'"opaque":7,') < answers.index(b'"opaque":2,')
+
+
+def test_a_pull_that_waits_is_not_answered_and_does_not_stop_others(readers: Twins) -> None:
+    waiting = pulls({"queueOffset": str(MESSAGES), "sysFlag": "6"}, opaque=11)
+    answers = readers.feed(waiting + pulls(opaque=12))
+    assert b'"opaque":11,' not in answers and b'"opaque":12,' in answers
+
+
+def test_sends_and_pulls_may_be_mixed(readers: Twins) -> None:
+    other = frame(send({"b": "Other"}))
+    readers.feed(other)
+    taken = readers.taken
+    answers = readers.feed(other + pulls(opaque=21) + other + binary_pull() + other)
+    assert readers.taken - taken == 3
+    assert answers.count(b'"code":0') == 4
+
+
+def test_a_pull_in_parts_is_answered(readers: Twins) -> None:
+    data = pulls(opaque=1) + pulls(opaque=2) + pulls(opaque=3)
+    for cut in (1, 7, 8, 30, len(pulls(opaque=1)) + 5, len(data) - 1):
+        before = readers.brokers[0].pulled
+        answers = readers.feed_together([[data[:cut], data[cut:]]])[0]
+        assert answers.count(b'"remark":"FOUND"') == 3
+        assert readers.brokers[0].pulled - before == 3
+
+
+@given(data=st.data())
+def test_a_changed_byte_changes_both_alike(readers: Twins, data: st.DataObject) -> None:
+    whole = bytearray(data.draw(st.sampled_from([pulls(), binary_pull()])))
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(8, len(whole) - 1))
+        whole[at] = data.draw(st.one_of(st.sampled_from(b'"0129-,:{}\\ '), st.integers(0, 255)))
+    readers.feed(bytes(whole) + pulls())
+
+
+# -- the gate -----------------------------------------------------------------------------------------
+
+
+def refuse(_: object) -> None:
+    raise RequestError(ResponseCode.NO_PERMISSION, "not today")
+
+
+@pytest.mark.parametrize("codes", [None, frozenset({RequestCode.PULL_MESSAGE})])
+def test_a_check_sees_every_pull(readers: Twins, codes: frozenset[int] | None) -> None:
+    check = RequestCheck(refuse, codes)
+    for broker in readers.brokers:
+        broker.services.admission.add(check)
+    try:
+        assert readers.feed(pulls() * 2).count(b"not today") == 2
+    finally:
+        for broker in readers.brokers:
+            broker.services.admission.remove(check)
+    readers.feed(pulls())  # decides anew
+    assert pulled(readers, pulls() * 2) == 2
+
+
+def test_a_check_that_lets_pulls_pass_sees_each(readers: Twins) -> None:
+    seen: list[object] = []
+    check = RequestCheck(seen.append)
+    admission = readers.brokers[0].services.admission
+    admission.add(check)
+    try:
+        readers.feed(pulls())
+        assert pulled(readers, pulls() * 3) == 0
+    finally:
+        admission.remove(check)
+    assert len(seen) == 4
+    readers.feed(pulls())
+
+
+@pytest.mark.parametrize(
+    ("change", "back"),
+    [
+        ({"brokerPermission": "2"}, {"brokerPermission": "6"}),
+        ({"maxTransferCountOnMessageInMemory": "31"}, {"maxTransferCountOnMessageInMemory": "32"}),
+    ],
+)
+def test_a_changed_configuration_is_decided_anew(
+    readers: Twins, change: dict[str, str], back: dict[str, str]
+) -> None:
+    assert pulled(readers, pulls()) == 1
+    for values in (change, back):
+        for broker in readers.brokers:
+            broker.services.update_config(values)
+        assert pulled(readers, pulls()) == 0
+    assert pulled(readers, pulls()) == 1
+
+
+def test_a_changed_topic_is_decided_anew(readers: Twins) -> None:
+    other = pulls({"queueId": "1"})
+    assert pulled(readers, other) == 1
+    kept = [broker.services.topics.table["TopicTest"] for broker in readers.brokers]
+    for broker, config in zip(readers.brokers, kept, strict=True):
+        broker.services.topics.update(msgspec.structs.replace(config, read_queue_nums=1))
+    try:
+        assert pulled(readers, pulls() + other) == 0
+        assert pulled(readers, pulls() + other) == 1
+    finally:
+        for broker, config in zip(readers.brokers, kept, strict=True):
+            broker.services.topics.update(config)
+        readers.feed(pulls())
+
+
+def test_a_changed_group_is_decided_anew(readers: Twins) -> None:
+    for broker in readers.brokers:
+        config = broker.services.groups.find("readers")
+        assert config is not None
+        broker.services.groups.update(msgspec.structs.replace(config, consume_enable=False))
+    assert b'"code":16' in readers.feed(pulls())
+    for broker in readers.brokers:
+        config = broker.services.groups.find("readers")
+        assert config is not None
+        broker.services.groups.update(msgspec.structs.replace(config, consume_enable=True))
+    readers.feed(pulls())
+    assert pulled(readers, pulls()) == 1
+
+
+def test_a_hook_sees_every_pull(readers: Twins) -> None:
+    seen: list[object] = []
+    hooks = readers.brokers[0].services.hooks
+    hooks.after_pull.append(seen.append)
+    try:
+        assert pulled(readers, pulls() * 2) == 0
+    finally:
+        hooks.after_pull.remove(seen.append)
+    assert len(seen) == 2
+
+
+def test_a_reset_offset_moves_the_group(readers: Twins) -> None:
+    for broker in readers.brokers:
+        broker.services.offsets.assign_reset("TopicTest", "readers", 0, 5)
+    assert b"OFFSET_RESET" in readers.feed(pulls())
+    assert pulled(readers, pulls()) == 1
+
+
+# -- subscriptions by heartbeat -----------------------------------------------------------------------
+
+
+def subscription(text: str, version: int = 1) -> SubscriptionData:
+    return SubscriptionData(topic="TopicTest", sub_string=text, sub_version=version)
+
+
+async def subscribed_pull(broker: FedBroker, text: str, own: str, version: str = "1") -> tuple[int, bytes]:
+    """What a member of a group is given that subscribes to `text`, while it itself does to `own`."""
+    connection, transport = broker.connect()
+    state: ConnectionState = connection.state
+    for group_text, each in ((text, "0"), (own, "1")):
+        data = ConsumerData(group_name="members", subscription_data_set=[subscription(group_text)])
+        if each == "1":
+            state.record_subscriptions(data)
+        else:
+            channel = ClientChannel(connection, "client", LanguageCode.JAVA, 501, 0)
+            broker.services.consumers.register(channel, data)
+    before = broker.pulled
+    for _ in range(2):
+        transport.written.clear()
+        asked = {"sysFlag": "0", "subscription": None, "consumerGroup": "members", "subVersion": version}
+        connection.data_received(pulls(asked))
+        broker.services.cycles.close()
+    return broker.pulled - before, b"".join(transport.written)
+
+
+@pytest.mark.parametrize(
+    ("text", "own", "version", "answered"),
+    [("*", "*", "1", 1), ("*", "Tag1", "1", 0), ("Tag1", "Tag1", "1", 0), ("*", "*", "2", 0)],
+)
+def test_the_subscription_of_a_heartbeat_counts(
+    readers: Twins, text: str, own: str, version: str, answered: int
+) -> None:
+    with_kernel, without = (
+        readers.run(subscribed_pull(broker, text, own, version)) for broker in readers.brokers
+    )
+    assert with_kernel[1] == without[1]
+    assert with_kernel[0] == answered
+
+
+# -- where messages lie -------------------------------------------------------------------------------
+
+
+def test_messages_in_several_files_are_answered(kernel: ModuleType, tmp_path: Path) -> None:
+    """Files of 64 KiB, some of them older than the window of the newest bytes."""
+    with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
+        install(kernel, patch)
+        stack = AsyncExitStack()
+        twins = started(runner, stack, tmp_path, mapped_file_size_commit_log=64 * 1024)
+        for n in range(60):
+            twins.feed(frame(send(), bytes([n]) * 20_000))
+        twins.feed(pulls())
+        for size in ("1", "2", "3", "32"):
+            twins.feed(b"".join(pulls({"queueOffset": str(n), "maxMsgNums": size}) for n in range(60)))
+        assert twins.brokers[0].pulled > 0
+        for broker in twins.brokers:
+            broker.services.store.log._window = 100_000
+            assert not broker.services.cold_reads.is_unlimited  # beside sends
+        twins.run(asyncio.sleep(2 * SENDING_S))
+        for size in ("1", "2", "3", "32"):
+            twins.feed(b"".join(pulls({"queueOffset": str(n), "maxMsgNums": size}) for n in range(60)))
+        assert_same_records(twins)
+        runner.run(stack.aclose())
+
+
+def test_pulls_of_a_peer_that_does_not_read_wait(failing: tuple[Twins, object]) -> None:
+    """As many are answered as one run has; the rest when it reads."""
+    broker, count = failing[0].brokers[0], 300
+    failing[0].feed(frame(send(), bytes(30_000)) + pulls())
+
+    async def answered() -> tuple[int, int]:
+        connection, transport = broker.connect(reads=False)
+        connection.data_received(pulls({"queueOffset": "0"}) * count)
+        broker.services.cycles.close()
+        first = b"".join(transport.written).count(b'"remark":"FOUND"')
+        for _ in range(count):
+            transport.take()
+            broker.services.cycles.close()
+        return first, b"".join(transport.written).count(b'"remark":"FOUND"')
+
+    first, last = failing[0].run(answered())
+    assert first < 80
+    assert last == count
+
+
+# -- a kernel that fails ------------------------------------------------------------------------------
+
+
+def test_python_answers_where_the_kernel_fails(readers: Twins, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise MemoryError
+
+    broker = readers.brokers[0]
+    assert broker.fast_paths is not None
+    status = broker.services.kernel.current
+    monkeypatch.setattr(broker.fast_paths.pulls, "_answer_pulls", fail)
+    assert readers.feed(pulls() * 3).count(b'"remark":"FOUND"') == 3
+    assert broker.services.kernel.current.kernel is None
+    broker.services.kernel.current = status
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (b"", 1, 0),
+        (b"", -1, 0),
+        (b"abc", 0, 4),
+        (b"abc", 2, 1),
+    ],
+)
+def test_positions_outside_the_data_are_refused(
+    kernel: ModuleType, arguments: tuple[bytes, int, int]
+) -> None:
+    limits = (1, 1, 1, 1, 1, 1)
+    templates = b"%d" * 6, bytes(21) + b"%d" * 5
+    with pytest.raises(ValueError, match="position"):
+        kernel.answer_pulls(*arguments, templates, (limits, limits), 0, 1, {}, print, print)
+    with pytest.raises(ValueError, match="placeholders"):
+        kernel.answer_pulls(b"", 0, 0, (b"%d" * 5, templates[1]), (limits, limits), 0, 1, {}, print, print)
