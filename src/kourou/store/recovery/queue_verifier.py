@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 _AHEAD_UNITS: Final = 1024
 """Up to so many units are verified at once if their records lie close together."""
-_AHEAD_BYTES: Final = 4 * 1024 * 1024
+_AHEAD_BYTES: Final = 16 * 1024 * 1024
 _READ_BYTES: Final = 4 * 1024 * 1024
 """Records of one check; a larger one is checked alone."""
 _READ_AHEAD_BYTES: Final = 4 * 1024 * 1024
