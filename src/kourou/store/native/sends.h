@@ -55,8 +55,9 @@ static int encode_send(struct run *run, const struct frame *frame)
     return add_response(run, frame->type, &send, found.uniq_key, queue_offset) ? 1 : -1;
 }
 
-/* Allocate about the room that the records need: they are shorter than their frames, except for batches. The structure
-   of the groups is checked later, when they are read. */
+/* Allocate the room that the records need: they are shorter than their frames, but those of batches longer by a
+   twelfth with bodies of 1 KiB. What is not needed costs nothing; to grow would copy all of them. The structure of the
+   groups is checked later, when they are read. */
 static int make_room(struct run *run, PyObject *groups)
 {
     Py_ssize_t total = 4096;
@@ -68,6 +69,7 @@ static int make_room(struct run *run, PyObject *groups)
                 total += PyLong_AsSsize_t(end) - PyLong_AsSsize_t(PyTuple_GetItem(piece, 1));
         }
     }
+    total += total / 8;
     run->records = PyErr_Occurred() ? NULL : PyByteArray_FromStringAndSize(NULL, total);
     if (run->records == NULL)
         return 0;
