@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MODULE: Final = "kourou.store._kernel"
 VARIABLE: Final = "KOUROU_KERNEL"
 """The environment variable that switches the kernel off when it is 0; `setup.py` reads it too."""
-_INTERFACE: Final = 19
+_INTERFACE: Final = 20
 _BUILD: Final = (
     "install a C compiler and Python's headers (Debian, Ubuntu: gcc, libc6-dev, python3-dev), then run "
     "pip install --force-reinstall --no-deps . in Kourou's source folder (make kernel for its .venv)"
@@ -54,11 +54,20 @@ to, and the identities of idempotent producers that it may send as."""
 PullLimits: TypeAlias = tuple[int, int, int, int, int, int]
 """Messages and bytes of a pull in memory, and on disk; how many bytes of the log count as in memory; the most
 messages."""
-Pulled: TypeAlias = tuple[tuple[str, str, int, int, int, int], int, bool, int, int, int, int, int]
-"""What was found for a pull (group, topic and more), its queue id, whether it commits an offset, that offset,
-next_begin_offset, the number of messages, their bytes, the store time of the first."""
+Pulled: TypeAlias = tuple[
+    tuple[str, str, int, int, int, int],
+    int,
+    int,
+    int,
+    dict[int, int],
+    list[tuple[int, int]],
+    list[tuple[int, int]],
+]
+"""Of pulls in a row: what was found for them (group, topic and more), their number, that of the messages, the
+bytes of those, next_begin_offset by queue id, queue id and offset of each commit, and for each pull the store
+time of its first message and the number of messages."""
 AnsweredPulls: TypeAlias = tuple[int, bytes, list[Pulled]]
-"""The position behind the pulls, their answers, and what each got."""
+"""The position behind the pulls, their answers, and what they got."""
 
 EncodedStaged: TypeAlias = "tuple[int, int, bytearray, bytes, list[GrownQueue]]"
 """The position behind the entries, their number, their records, the index entries, and the queue."""

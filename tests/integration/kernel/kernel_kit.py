@@ -123,7 +123,7 @@ class FedBroker:
 
         def answer_pulls(*arguments: Any) -> AnsweredPulls | None:
             answered = kernel.answer_pulls(*arguments)
-            self.pulled += 0 if answered is None else len(answered[2])
+            self.pulled += 0 if answered is None else sum(note[1] for note in answered[2])
             return answered
 
         functions = {

@@ -67,9 +67,10 @@ class FastPulls:
 
     def answered(self, arrived_s: float, pulled: Sequence[Pulled]) -> None:
         """The pulls of a run, which arrived then, are answered."""
-        self._requests.pulls(len(pulled), arrived_s)
-        for *_, messages, _, store_timestamp in pulled:
-            self._deliveries.delivered_from(store_timestamp, messages)
+        for *_, stored in pulled:
+            self._requests.pulls(len(stored), arrived_s)
+            for store_timestamp, messages in stored:
+                self._deliveries.delivered_from(store_timestamp, messages)
 
 
 class MetricsPart(BrokerPart):

@@ -230,11 +230,11 @@ class FastPullPath:
         if self.on_answered is not None:
             self.on_answered(connection.last_heard, pulled)
         offsets, stats = self._offsets, self._stats
-        for (group, topic, *_), queue_id, commits, offset, next_offset, count, size_bytes, _ in pulled:
-            if commits:
+        for (group, topic, *_), times, messages, size_bytes, next_offsets, commits, _ in pulled:
+            for queue_id, offset in commits:
                 offsets.commit(group, topic, queue_id, offset, connection.remote_address)
-            offsets.commit_pull(group, topic, queue_id, next_offset)
-            stats.pulled(group, topic, count, size_bytes)
+            offsets.commit_pulls(group, topic, next_offsets)
+            stats.pulled(group, topic, messages, size_bytes, times)
 
 
 def _numbers_of(limits: TransferLimits) -> PullLimits:

@@ -204,23 +204,23 @@ class BrokerStatsManager:
         else:
             item.size_counts = [sum(pair) for pair in zip(item.size_counts, counts, strict=True)]
 
-    def pulled(self, group: str, topic: str, nums: int, size_bytes: int) -> None:
-        """One pull was answered with `nums` messages in `size_bytes`."""
-        self.group_get(group, topic, nums, size_bytes)
+    def pulled(self, group: str, topic: str, nums: int, size_bytes: int, times: int = 1) -> None:
+        """So many pulls were answered with `nums` messages in `size_bytes`."""
+        self.group_get(group, topic, nums, size_bytes, times)
         item = self._broker_get
-        item.times += 1
+        item.times += times
         item.nums += nums
 
-    def group_get(self, group: str, topic: str, nums: int, size_bytes: int) -> None:
-        """A group got `nums` messages of a topic in `size_bytes`."""
+    def group_get(self, group: str, topic: str, nums: int, size_bytes: int, times: int = 1) -> None:
+        """A group got `nums` messages of a topic in `size_bytes`, with so many requests."""
         item = self._group_gets.get((topic, group))
         if item is None:
             item = self._group_gets[topic, group] = StatsItem()
-        item.times += 1
+        item.times += times
         item.nums += nums
         item.size_bytes += size_bytes
         rates = self._rates
-        rates.get_found += 1
+        rates.get_found += times
         rates.get_nums += nums
 
     def get_missed(self) -> None:

@@ -213,11 +213,15 @@ class ConsumerOffsetManager(ConfigTable):
 
     def commit_pull(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
         """The group has been given what lies below `queue_offset`; for statistics only."""
+        self.commit_pulls(group, topic, {queue_id: queue_offset})
+
+    def commit_pulls(self, group: str, topic: str, queue_offsets: dict[int, int]) -> None:
+        """The same for several queues, by their ids."""
         key = f"{topic}@{group}"
         queues = self._pull_offsets.get(key)
         if queues is None:
             queues = self._pull_offsets[key] = {}
-        queues[queue_id] = queue_offset
+        queues.update(queue_offsets)
 
     def query_pull(self, group: str, topic: str, queue_id: int) -> int:
         """How far the group has been given messages; where that is not known, what it has committed."""

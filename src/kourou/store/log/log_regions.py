@@ -18,7 +18,8 @@ REGION_BYTES: Final = 4 * 1024 * 1024
 _SMALL_BYTES: Final = 256 * 1024
 """And if that is not all in memory."""
 _BELIEVED_S: Final = 1.0
-_MAX_REGIONS: Final = 64
+_MAX_REGIONS: Final = 512
+"""2 GiB."""
 _MAX_MAPS: Final = 4
 """Maximum number of old files that are mapped for reads. A map takes memory for its tables."""
 

@@ -16,7 +16,8 @@
    signing_state, signatures   signatures.h   HMAC-SHA1, as requests are signed
 
    The order in which to read them: bytes, checksum, frames, json, request_head, send_head, properties, large_bodies, run,
-   sequences, batches, pieces, signed_sends, sends; pulls, pull_head, pull_run, pull_answers; the others stand alone.
+   sequences, batches, pieces, signed_sends, sends; pulls, pull_head, pull_run, pull_notes, pull_answers; the
+   others stand alone.
 
    Anything out of the ordinary is left to the slow path, from that send on. So nothing here reports what is
    wrong with a request, and no object of the caller is modified. Everything a peer has sent is read within its
@@ -35,7 +36,7 @@
 #include "staged_entries.h"
 #include "units.h"
 
-#define INTERFACE 19
+#define INTERFACE 20
 
 static PyMethodDef functions[] = {
     {"sends_end", (PyCFunction)(void (*)(void))sends_end, METH_FASTCALL, sends_end_doc},

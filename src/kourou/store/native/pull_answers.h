@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "pull_run.h"
+#include "pull_notes.h"
 
 /* Records that are larger are not copied, if there are many bytes of them. More bytes than that are copied with the
    interpreter lock released. */
@@ -109,13 +109,7 @@ static int add_answer(
     if (!add_answer_header(
             run, type, pull, offsets, is_slow ? run->target.slow_broker_id : run->target.broker_id, total))
         return -1;
-    PyObject *commits = pull->sys_flag & PULL_COMMITS_OFFSET ? Py_True : Py_False;
-    PyObject *pulled = Py_BuildValue(
-        "(OLOLLnLL)", run->target.tuple, (long long)pull->queue_id, commits, (long long)pull->commit_offset,
-        (long long)offsets[0], count, (long long)total, (long long)stored_ms(window, units));
-    int is_added = pulled != NULL && PyList_Append(run->pulled, pulled) == 0;
-    Py_XDECREF(pulled);
-    if (!is_added)
+    if (!add_note(run, pull, offsets[0], count, total, stored_ms(window, units)))
         return -1;
     run->answers[run->count++] = (struct answer){Py_NewRef(units_object), units, count, window, run->headers.size};
     run->records_bytes += total;
@@ -183,7 +177,11 @@ static void clear_pulls(struct pull_run *run)
 {
     Py_XDECREF(run->target.tuple);
     Py_XDECREF(run->target.queues);
-    Py_XDECREF(run->pulled);
+    Py_XDECREF(run->notes);
+    Py_XDECREF(run->note.target);
+    Py_XDECREF(run->note.next_offsets);
+    Py_XDECREF(run->note.commits);
+    Py_XDECREF(run->note.stored);
     for (int i = 0; i < run->count; i++)
         Py_DECREF(run->answers[i].units);
     for (int i = 0; i < run->window_count; i++)
@@ -196,9 +194,10 @@ PyDoc_STRVAR(answer_pulls_doc,
 "answer_pulls(data, position, end, templates, limits, max_phy_offset, max_bytes, topics, find_target, find_window)\n"
 "\n"
 "Answers the pulls in `data` from `position` to `end`, complete frames, up to the first that needs the slow path,\n"
-"or until there are `max_bytes`. Returns the position behind them, the answers, and for each pull (target,\n"
-"queue_id, whether it commits an offset, that offset, next_begin_offset, number of messages, their bytes, store\n"
-"time of the first); None if the first one needs the slow path.\n"
+"or until there are `max_bytes`. Returns the position behind them, the answers, and for pulls in a row with the\n"
+"same target (target, number of pulls, of messages, of their bytes, next_begin_offset by queue id, (queue id,\n"
+"offset) of each that commits one, (store time of the first message, number of messages) of each); None if the\n"
+"first one needs the slow path.\n"
 "templates: headers of answers with %d for numbers; JSON: maxOffset, minOffset, nextBeginOffset, broker, flags of\n"
 "the topic, opaque; binary: broker, nextBeginOffset, minOffset, maxOffset, flags of the topic.\n"
 "limits: Apache's and the negotiated ones; each: messages and bytes in memory, on disk, bytes that count as in\n"
@@ -241,16 +240,16 @@ static PyObject *answer_pulls(PyObject *module, PyObject *args)
     }
     rest = (struct span){rest.at + position, end - position};
     struct frame frame;
-    int is_answered = (run->pulled = PyList_New(0)) == NULL ? -1 : 1;
+    int is_answered = (run->notes = PyList_New(0)) == NULL ? -1 : 1;
     while (is_answered > 0 && run->count < MAX_PULLS && run->records_bytes < max_bytes && read_frame(rest, &frame)
            && (is_answered = answer_pull(run, &frame)) > 0)
         rest = (struct span){rest.at + frame.size, rest.size - frame.size};
     if (is_answered >= 0 && run->count == 0)
         result = Py_NewRef(Py_None);
     else if (is_answered >= 0) {
-        PyObject *joined = joined_answers(run);
+        PyObject *joined = begin_note(run, NULL) ? joined_answers(run) : NULL;
         if (joined != NULL)
-            result = Py_BuildValue("(nNO)", end - rest.size, joined, run->pulled);
+            result = Py_BuildValue("(nNO)", end - rest.size, joined, run->notes);
     }
     clear_pulls(run);
     return result;

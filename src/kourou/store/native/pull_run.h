@@ -30,6 +30,15 @@ struct pull_target {
     int64_t queue_nums, topic_sys_flag, broker_id, slow_broker_id;
 };
 
+/* Of pulls in a row that have the same target: the next offset by queue id, (queue id, offset) of each commit, (store
+   time of the first, number of messages) of each pull. */
+struct pull_note {
+    PyObject *target; /* NULL: there is none */
+    Py_ssize_t pulls;
+    int64_t messages, bytes;
+    PyObject *next_offsets, *commits, *stored;
+};
+
 struct pull_run {
     /* input */
     PyObject *topics, *find_target, *find_window;
@@ -41,7 +50,8 @@ struct pull_run {
     /* output */
     struct buf headers;
     int64_t records_bytes;
-    PyObject *pulled;
+    PyObject *notes;
+    struct pull_note note;
     struct answer answers[MAX_PULLS]; /* this and what follows: valid as far as the counts say */
     struct window windows[MAX_WINDOWS];
     Py_buffer views[MAX_WINDOWS];

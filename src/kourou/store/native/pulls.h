@@ -35,14 +35,30 @@ static Py_ssize_t count_records(
     return count;
 }
 
+static struct span record_of(const char *unit, const struct window *window)
+{
+    return (struct span){
+        window->at + ((int64_t)GET(unit, CQ_UNIT_PHY_OFFSET) - window->start), (Py_ssize_t)GET(unit, CQ_UNIT_SIZE)};
+}
+
+enum { CACHE_LINE_BYTES = 64, MAX_PREFETCHED_BYTES = 2048 };
+
+/* Have the processor fetch a record that is copied next: records of a queue lie apart, which it does not expect. */
+static void prefetch(struct span record)
+{
+    for (Py_ssize_t at = 0; at < record.size && at < MAX_PREFETCHED_BYTES; at += CACHE_LINE_BYTES)
+        __builtin_prefetch(record.at + at, 0, 0);
+}
+
 /* Copy as many records out of the window. */
 static char *put_records(char *out, struct span units, Py_ssize_t count, const struct window *window)
 {
     const char *unit = units.at;
-    for (; count > 0; count--, unit += CQ_UNIT_BYTES)
-        out = put_span(
-            out, (struct span){window->at + ((int64_t)GET(unit, CQ_UNIT_PHY_OFFSET) - window->start),
-                               (Py_ssize_t)GET(unit, CQ_UNIT_SIZE)});
+    for (; count > 0; count--, unit += CQ_UNIT_BYTES) {
+        if (count > 1)
+            prefetch(record_of(unit + CQ_UNIT_BYTES, window));
+        out = put_span(out, record_of(unit, window));
+    }
     return out;
 }
 
