@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -24,6 +26,8 @@ from kourou.protocol.bodies import ConsumerData, SubscriptionData
 from kourou.protocol.codes import LanguageCode, RequestCode, ResponseCode
 from kourou.protocol.header_binary import encode_binary_head
 from kourou.protocol.headers.pull import PullMessageRequestHeader
+from kourou.store.log.commit_log import CommitLog
+from kourou.store.queue.consume_queue import ConsumeQueue
 from tests.golden.frames import VERSIONS
 from tests.integration.kernel.kernel_kit import FedBroker, install
 from tests.integration.kernel.test_sends_end import LIMIT
@@ -515,6 +519,40 @@ def test_python_answers_where_the_kernel_fails(readers: Twins, monkeypatch: pyte
     assert readers.feed(pulls() * 3).count(b'"remark":"FOUND"') == 3
     assert broker.services.kernel.current.kernel is None
     broker.services.kernel.current = status
+
+
+def test_a_kernel_that_fails_is_not_called_again(readers: Twins, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[object] = []
+
+    def fail(*arguments: Any) -> None:
+        calls.append(arguments)
+        raise MemoryError
+
+    broker = readers.brokers[0]
+    assert broker.fast_paths is not None
+    status = broker.services.kernel.current
+    monkeypatch.setattr(broker.fast_paths.pulls, "_answer_pulls", fail)
+    readers.feed(pulls() * 5)
+    broker.services.kernel.current = status
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [(ConsumeQueue, "read_units_nowait"), (CommitLog, "window_at")],
+    ids=["units", "records"],
+)
+def test_a_file_that_cannot_be_read_does_not_switch_the_kernel_off(
+    readers: Twins, monkeypatch: pytest.MonkeyPatch, owner: type, name: str
+) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, fail)
+        answers = readers.feed(pulls(opaque=1) + pulls(opaque=2))
+    assert answers.count(b'"code":1,') == 2
+    assert pulled(readers, pulls()) == 1
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from kourou.broker.pull.pull_answer import KERNEL_TEMPLATES
+from kourou.errors import KourouError
 from kourou.protocol.frame import FrameDecoder
 from kourou.protocol.headers.pull import PullMessageRequestHeader
 from kourou.store.kernel import Kernel, Pulled, PullLimits
@@ -111,7 +112,7 @@ class FastPullPath:
             if answered == position:
                 length = int.from_bytes(data[position : position + _LENGTH_BYTES], "big")
                 answered = position + _LENGTH_BYTES + length
-                if answered == end or not singles_left:
+                if answered == end or not singles_left or not self._is_open:
                     break
                 singles_left -= 1
                 decoder = FrameDecoder(connection.max_frame_bytes)
@@ -149,6 +150,9 @@ class FastPullPath:
                 self._find_target,
                 self._find_window,
             )
+        except (OSError, KourouError):
+            # A file cannot be read or mapped: not the kernel's fault, and the general way reports it.
+            return position
         except Exception:
             # Nothing is answered: the general way handles what it would have answered.
             _log.exception("the compiled kernel failed; Python code replaces it until the next start")
