@@ -47,6 +47,7 @@ CHECKSUMS = (f"{_KERNEL_TESTS}/test_checksum.py",)
 PULLS = (f"{_KERNEL_TESTS}/test_answer_pulls.py",)
 FITS = (f"{_KERNEL_TESTS}/test_units_fit.py",)
 SHARES = ("tests/unit/broker/pull/test_cold_read_share.py",)
+SLOTS = (f"{_KERNEL_TESTS}/test_link_entries.py",)
 CYCLES = ("tests/unit/broker/storage/test_commit_cycle.py",)
 PUTS = tuple(
     f"tests/unit/store/log/test_{name}.py" for name in ("log_appender", "put_batch", "put_many_records")
@@ -136,6 +137,9 @@ MUTANTS = (
     Mutant(KERNEL, "transaction == TRANSACTION_PREPARED ||", "0 ||", FITS),
     Mutant(COLD_SHARE, "self._credit_s - spent_s", "self._credit_s", SHARES),
     Mutant(COLD_SHARE, "self._credit_s > 0 or not self._is_sending()", "True", SHARES),
+    Mutant(KERNEL, "/ slots->block < slots->dirty.len", "/ slots->block <= slots->dirty.len", SLOTS),
+    Mutant(KERNEL, "        if (slot < 0)\n            slot += slots->count;\n", "", SLOTS),
+    Mutant(KERNEL, "first_index <= INT32_MAX - hashes->len / 4", "first_index <= INT32_MAX", SLOTS),
     # -- signed sends ----------------------------------------------------------------------------
     Mutant(KERNEL, "return differs == 0;", "return 1;", SIGNED),
     Mutant(KERNEL, "PyTuple_GetItem(account, 0) != run->broker_config", "0", SIGNED),

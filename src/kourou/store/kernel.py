@@ -159,6 +159,10 @@ class Kernel(Protocol):
         /,
     ) -> AnsweredPulls | None: ...
 
+    def link_entries(
+        self, hashes: Buffer, values: Buffer, dirty: Buffer, first_index: int, shift: int, block: int, /
+    ) -> bytes: ...
+
     def read_records(
         self, data: Buffer, phy_offset: int, max_record_bytes: int, slow_path_topic: bytes, /
     ) -> ReadRecords | None: ...

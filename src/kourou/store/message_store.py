@@ -95,7 +95,7 @@ class MessageStore:
         )
         self.queues = ConsumeQueues(files, config.queue_folder, config.consume_queue_file_bytes)
         self.index = (
-            IndexService(files, config.indexes, config.index_slots, config.index_entries, now_ms)
+            IndexService(files, config.indexes, config.index_slots, config.index_entries, now_ms, kernel)
             if config.index_enable
             else None
         )

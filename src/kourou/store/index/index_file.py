@@ -35,8 +35,9 @@ from kourou.store.index.index_entry import (
     IndexLayout,
     Longs,
 )
-from kourou.store.index.index_slots import Links, SlotTable
+from kourou.store.index.index_slots import Indexes, SlotTable
 from kourou.store.index.index_walk import IndexWalk, KeySearch
+from kourou.store.kernel import Kernel
 from kourou.store.steps import Steps, run_steps
 
 # Entries looked at in one go when a file is recovered or cut: 1.3 MB.
@@ -140,20 +141,25 @@ class IndexFile:
 
     # -- appending -------------------------------------------------------------------------------
 
-    def append(self, batch: IndexBatch) -> int:
+    def append(self, batch: IndexBatch, kernel: Kernel | None = None) -> int:
         """Add as many rows as there is room for; returns how many. Entries are in the page cache
-        then, slots and header in memory. After an OSError the file is as before."""
+        then, slots and header in memory. After an OSError the file is as before. A `kernel` chains them
+        faster."""
         header = self.header
         first_index = header.index_count
         batch = batch.part(0, self._layout.entry_count - first_index)
         if not len(batch):
             return 0
         slots = self._load_slots()
-        links = slots.link(batch.key_hashes, first_index)
+        prev_indexes = slots.add(batch.key_hashes, first_index, kernel)
         begin = int(batch.store_timestamps[0]) if self.is_empty else header.begin_timestamp
-        self._file.pwrite(_encode(batch, begin, links).data, self._layout.entry_position(first_index))
-        slots.apply(links)
-        self._count(batch, len(batch) - int(np.count_nonzero(links.prev_indexes)))
+        entries = _encode(batch, begin, prev_indexes)
+        try:
+            self._file.pwrite(entries.data, self._layout.entry_position(first_index))
+        except OSError:
+            slots.unlink(batch.key_hashes, prev_indexes)
+            raise
+        self._count(batch, len(batch) - int(np.count_nonzero(prev_indexes)))
         return len(batch)
 
     def _count(self, batch: IndexBatch, new_slots: int) -> None:
@@ -456,7 +462,9 @@ class IndexCheck:
         for first in range(1, self.index_count, _CHUNK_ENTRIES):
             part = batch.part(first - 1, min(first - 1 + _CHUNK_ENTRIES, self.index_count - 1))
             links = self.slots.link(part.key_hashes, first)
-            self._file.pwrite(_encode(part, begin, links).data, self._layout.entry_position(first))
+            self._file.pwrite(
+                _encode(part, begin, links.prev_indexes).data, self._layout.entry_position(first)
+            )
             self.slots.apply(links)
 
     def compare(self) -> None:
@@ -485,12 +493,12 @@ class IndexCheck:
             yield begin, np.frombuffer(raw, ENTRIES)
 
 
-def _encode(batch: IndexBatch, begin_timestamp: int, links: Links) -> Entries:
+def _encode(batch: IndexBatch, begin_timestamp: int, prev_indexes: Indexes) -> Entries:
     entries = np.empty(len(batch), ENTRIES)
     entries["key_hash"] = batch.key_hashes
     entries["phy_offset"] = batch.phy_offsets
     entries["time_diff"] = _time_diffs(batch.store_timestamps, begin_timestamp)
-    entries["prev_index"] = links.prev_indexes
+    entries["prev_index"] = prev_indexes
     return entries
 
 

@@ -30,6 +30,7 @@ from kourou.store.index.index_entry import HASHED_KEYS, IndexBatch, IndexHeader,
 from kourou.store.index.index_file import IndexFile
 from kourou.store.index.index_hash import KeyHasher, key_hash
 from kourou.store.index.index_walk import KeySearch
+from kourou.store.kernel import Kernel
 from kourou.store.steps import Steps, run_steps
 from kourou.store.store_layout import index_layout
 from kourou.wording import counted
@@ -58,12 +59,19 @@ class IndexService:
     """All IndexFiles of a store. Owned by the store's thread."""
 
     def __init__(
-        self, files: Files, folder: Path, slot_count: int, entry_count: int, now_ms: Callable[[], int]
+        self,
+        files: Files,
+        folder: Path,
+        slot_count: int,
+        entry_count: int,
+        now_ms: Callable[[], int],
+        kernel: Kernel | None = None,
     ) -> None:
         self._files = files
         self._folder = folder
         self._layout = IndexLayout(slot_count, entry_count)
         self._now_ms = now_ms
+        self._kernel = kernel
         self._hasher = KeyHasher()
         self._index_files: list[IndexFile] = []
         self._pending: list[tuple[str, Sequence[str], int, int]] = []
@@ -347,7 +355,7 @@ class IndexService:
         batch = self._unindexed(self._collected())
         done = 0
         while done < len(batch):
-            done += self._file_with_room().append(batch.part(done))
+            done += self._file_with_room().append(batch.part(done), self._kernel)
         self._clear_pending()
         self._build_at = _BATCH_RECORDS
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kourou.store.disk.files import OpenFile
+from kourou.store.kernel import Kernel
 
 SLOTS_POSITION: Final = 40
 SLOT_BYTES: Final = 4
@@ -86,6 +87,17 @@ class SlotTable:
         """Take up entries that were linked."""
         self._values[links.slots] = links.newest_indexes
         self._mark(links.slots)
+
+    def add(self, key_hashes: Indexes, first_index: int, kernel: Kernel | None = None) -> Indexes:
+        """Chain new entries and take them up; the predecessor of each. `unlink` takes them back."""
+        if kernel is None:
+            links = self.link(key_hashes, first_index)
+            self.apply(links)
+            return links.prev_indexes
+        linked = kernel.link_entries(
+            key_hashes.data, self._values.data, self._dirty.data, first_index, _SHIFT, _BLOCK_SLOTS
+        )
+        return np.frombuffer(linked, np.int32)
 
     def unlink(self, key_hashes: Indexes, prev_indexes: Indexes) -> None:
         """Take back the newest entries, given in the order they were linked in."""

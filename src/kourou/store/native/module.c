@@ -12,6 +12,7 @@
    encode_again   messages_again.h  popped messages that come again: records, units, index entries
    units_fit      units.h           whether units of a queue match their records
    units_fit_in_file  units.h       the same for records that are read from a file
+   link_entries   index_slots.h     index entries, chained in the hash slots of their file
    checksum, checksums        checksum.h     CRC of a body, as records store it; of many in one buffer
    signing_state, signatures   signatures.h   HMAC-SHA1, as requests are signed
 
@@ -28,6 +29,7 @@
    in place of the macros that access objects directly: what every message needs is looked up once and kept. */
 
 #include "batches.h"
+#include "index_slots.h"
 #include "messages_again.h"
 #include "pull_answers.h"
 #include "records.h"
@@ -50,6 +52,7 @@ static PyMethodDef functions[] = {
     {"encode_again", encode_again, METH_VARARGS, encode_again_doc},
     {"units_fit", units_fit, METH_VARARGS, units_fit_doc},
     {"units_fit_in_file", units_fit_in_file, METH_VARARGS, units_fit_in_file_doc},
+    {"link_entries", link_entries, METH_VARARGS, link_entries_doc},
     {"checksum", checksum_of, METH_O, checksum_doc},
     {"checksums", checksums, METH_VARARGS, checksums_doc},
     {"signing_state", signing_state, METH_O, signing_state_doc},
