@@ -155,7 +155,7 @@ class RunningBroker:
 
     def __init__(self, setup: BrokerSetup, store: MessageStore, disk: DiskThreads) -> None:
         def after_cycle() -> None:
-            if store.log.wants_next_file and not store.appender.is_fenced:
+            if store.log.prepared is None and not store.appender.is_fenced:
                 preparer.request_nowait()
 
         services = self.services = BrokerServices.make(

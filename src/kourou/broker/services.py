@@ -55,6 +55,7 @@ from kourou.store.config_file import JsonConfigFile
 from kourou.store.disk.files import Files
 from kourou.store.kernel import KernelChoice
 from kourou.store.message_store import MessageStore
+from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.store.settings import FlushDiskType
 from kourou.transport.addresses import join_address, parse_address
 from kourou.transport.cycles import Cycles
@@ -274,7 +275,14 @@ class BrokerServices:
             cold_reads=cold_reads,
         )
         store.dispatcher.on_publish.append(StoreStats(stats, now_ms).published)
-        store.dispatcher.on_arrival += (holds.arrived, pop_polling.arrived, notice_polling.arrived)
+        waiting = (holds, pop_polling, notice_polling)
+
+        def arrived(queues: Iterable[ConsumeQueue]) -> None:
+            for polls in waiting:
+                if polls.held_count:
+                    polls.arrived(queues)
+
+        store.dispatcher.on_arrival.append(arrived)
         root = store.config.root
         clock_watch = ClockWatch(clock, lambda: log.max_phy_offset, store.checkpoint.physic_msg_timestamp)
         timers = (

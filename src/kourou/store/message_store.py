@@ -317,7 +317,9 @@ class MessageStore:
         except PutFailedError:
             self.producers.cycle_failed()
             raise
-        self.producers.cycle_written()
+        windows = self.producers.table.windows
+        if windows.undo or windows.unwritten_spans:
+            windows.keep()
         return batch
 
     def publish(self, batch: PutBatch) -> Iterable[ConsumeQueue]:

@@ -91,7 +91,8 @@ class PopPolling:
         self._now_ms = now_ms
         self._wakes_last = wakes_last
         self._numbers = 0
-        self._count = 0
+        # How many wait; looked at after each commit cycle, so an attribute.
+        self.held_count = 0
         self._is_stopped = False
         # By topic and group, then by queue_id.
         self._lines: dict[str, dict[str, dict[int, _Line]]] = {}
@@ -100,7 +101,7 @@ class PopPolling:
         self._to_wake: dict[tuple[str, str, int | None], None] = {}
 
     def __len__(self) -> int:
-        return self._count
+        return self.held_count
 
     def count(self, key: OrderKey) -> int:
         """How many wait for one queue, or for any (`ANY_QUEUE`)."""
@@ -119,7 +120,7 @@ class PopPolling:
         if poll_ms <= 0 or self._is_stopped:
             return PollingResult.EXPIRED
         limits = self._limits()
-        if self._count >= limits.total:
+        if self.held_count >= limits.total:
             return PollingResult.FULL
         # By the clock of the client, but never longer than it asked for.
         left_ms = min(born_ms + poll_ms - self._now_ms(), poll_ms, MAX_HOLD_MS) - _EARLY_MS
@@ -149,7 +150,7 @@ class PopPolling:
         held.number, held.expires_ms = self._numbers, expires_ms
         insort(lines.setdefault(queue_id, []), (expires_ms, held.number, held))
         self._held_of.setdefault(held.owner, {})[held] = None
-        self._count += 1
+        self.held_count += 1
 
     def _take_out(self, held: HeldPop) -> None:
         topic, group, queue_id = held.key
@@ -172,7 +173,7 @@ class PopPolling:
         del of_owner[held]
         if not of_owner:
             del self._held_of[held.owner]
-        self._count -= 1
+        self.held_count -= 1
         if held.timer is not None:
             held.timer.cancel()
 
@@ -180,8 +181,6 @@ class PopPolling:
 
     def arrived(self, queues: Iterable[ConsumeQueue]) -> None:
         """These queues have grown."""
-        if not self._count:
-            return
         for queue in queues:
             topic = queue.topic
             for group in self._lines.get(topic, ()):

@@ -77,27 +77,26 @@ class PullRequestHoldService:
         self._resume = resume
         self._held: dict[QueueKey, dict[Pull, None]] = {}
         self._held_of: dict[Connection, int] = {}
-        self._count = 0
+        # How many wait; looked at after each commit cycle, so an attribute.
+        self.held_count = 0
 
     def __len__(self) -> int:
-        return self._count
+        return self.held_count
 
     def hold(self, pull: Pull, timeout_ms: int) -> bool:
         """Let a pull wait; False when too many do, of all or of its connection."""
         connection = pull.request.connection
         held_of = self._held_of.get(connection, 0)
-        if self._count >= MAX_HELD or held_of >= MAX_HELD_PER_CONNECTION:
+        if self.held_count >= MAX_HELD or held_of >= MAX_HELD_PER_CONNECTION:
             return False
         self._held.setdefault(pull.key, {})[pull] = None
         self._held_of[connection] = held_of + 1
-        self._count += 1
+        self.held_count += 1
         pull.timer = self._loop.call_later(min(timeout_ms, MAX_HOLD_MS) / 1000, self._expired, pull)
         return True
 
     def arrived(self, queues: Iterable[ConsumeQueue]) -> None:
         """These queues have grown; to be called inside a commit cycle."""
-        if not self._count:
-            return
         for queue in queues:
             pulls = self._held.get((queue.topic, queue.queue_id))
             if pulls:
@@ -105,7 +104,7 @@ class PullRequestHoldService:
 
     def check(self) -> None:
         """Look at all of them: messages that did not match, connections that are gone."""
-        if not self._count:
+        if not self.held_count:
             return
         self._open_pass()
         for key, pulls in list(self._held.items()):
@@ -135,7 +134,7 @@ class PullRequestHoldService:
         del pulls[pull]
         if not pulls:
             del self._held[pull.key]
-        self._count -= 1
+        self.held_count -= 1
         connection = pull.request.connection
         self._held_of[connection] -= 1
         if not self._held_of[connection]:

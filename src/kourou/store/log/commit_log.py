@@ -62,7 +62,8 @@ class CommitLog:
         self._window = read_window_bytes
         self._regions = LogRegions()
         self._starts: list[int] = []
-        self._prepared: LogFile | None = None
+        # The file behind the last one, once it is made.
+        self.prepared: LogFile | None = None
         # Held while a file is made: else the owner and `prepare_next` could both make the same one.
         self._creating = Lock()
         self._leftovers: list[Path] = []
@@ -231,13 +232,13 @@ class CommitLog:
         return log_file
 
     def _take_prepared(self, start_phy_offset: int) -> LogFile | None:
-        if self._prepared is not None and self._prepared.start_phy_offset != start_phy_offset:
+        if self.prepared is not None and self.prepared.start_phy_offset != start_phy_offset:
             self._drop_prepared()
-        prepared, self._prepared = self._prepared, None
+        prepared, self.prepared = self.prepared, None
         return prepared
 
     def _drop_prepared(self) -> None:
-        prepared, self._prepared = self._prepared, None
+        prepared, self.prepared = self.prepared, None
         if prepared is not None:
             prepared.close()
             with suppress(FileNotFoundError):  # removed with its folder
@@ -279,14 +280,14 @@ class CommitLog:
     @property
     def wants_next_file(self) -> bool:
         """True when the last file is in use and the one behind it is not prepared."""
-        return bool(self.log_files) and self._prepared is None
+        return bool(self.log_files) and self.prepared is None
 
     def prepare_next(self) -> None:
         """Create the file behind the last one. May run in a thread of its own; creating 1 GiB
         inline would hold up every sender. CreateLogFileError: it is tried again when it is needed."""
         with self._creating:
             if self.wants_next_file:
-                self._prepared = self._create(self.log_files[-1].end_phy_offset)
+                self.prepared = self._create(self.log_files[-1].end_phy_offset)
 
     def kept_files(self) -> list[LogFile]:
         """The files that have to be there under their names: all but one that is being deleted here."""
@@ -438,7 +439,7 @@ class CommitLog:
     def close(self) -> None:
         """Close the files. Nothing is written or removed."""
         with self._creating:
-            prepared, self._prepared = self._prepared, None
+            prepared, self.prepared = self.prepared, None
         for log_file in (*self.log_files, *self._removed, *([prepared] if prepared else [])):
             log_file.close()
         self.log_files.clear()

@@ -115,12 +115,6 @@ class ProducerLog:
 
     # -- commit cycles ---------------------------------------------------------------------------
 
-    def cycle_written(self) -> None:
-        """The commit cycle is written."""
-        windows = self.table.windows
-        if windows.undo or windows.unwritten_spans:
-            windows.keep()
-
     def cycle_failed(self) -> None:
         """The commit cycle could not be written: nothing of it counts."""
         self.table.windows.take_back()
