@@ -130,6 +130,8 @@ class FastSendPath:
     def finish(self, connection: Connection) -> None:
         """Put what the connection has sent, since something else is to follow."""
         if connection in self._gathered:
+            # Collected again, it adds itself again: a cycle may mix thousands of sends with other requests.
+            self._before_write.remove(self.put)
             self.put()
             if self._appender.pending_bytes > MAX_CYCLE_BYTES:
                 self._cycles.renew()
