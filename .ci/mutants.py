@@ -28,6 +28,7 @@ CYCLE = "src/kourou/broker/storage/commit_cycle.py"
 APPENDER = "src/kourou/store/log/log_appender.py"
 READER = "src/kourou/store/read/get_message.py"
 FAST_PULLS = "src/kourou/broker/pull/fast_pull_path.py"
+LARGE_READS = "src/kourou/transport/large_reads.py"
 FAST_PATH = "src/kourou/broker/send/fast_send_path.py"
 
 COLD_SHARE = "src/kourou/broker/pull/cold_read_share.py"
@@ -37,6 +38,7 @@ STAGED = (f"{_KERNEL_TESTS}/test_staged_entries.py",)
 BOUNDS = (f"{_KERNEL_TESTS}/test_bounds.py",)
 REPLICA = (f"{_KERNEL_TESTS}/test_read_records.py",)
 SENDS = (f"{_KERNEL_TESTS}/test_encode_sends.py", "-k", "not any_sends")
+LARGE_READ = ("tests/unit/transport/test_large_reads.py",)
 LARGE = (f"{_KERNEL_TESTS}/test_large_bodies.py", "-k", "not any_sizes")
 BATCHES = (f"{_KERNEL_TESTS}/test_encode_batch.py",)
 FAST = (f"{_KERNEL_TESTS}/test_admission.py", f"{_KERNEL_TESTS}/test_encode_sends.py", "-k", "not any_sends")
@@ -99,7 +101,10 @@ MUTANTS = (
         "run->phy_offset > run->last_phy_offset",
         BOUNDS,
     ),
-    Mutant(KERNEL, "        run->large.all.size = large;\n", "", LARGE),
+    Mutant(LARGE_READS, " or start + self._frame_bytes > len(view)", "", LARGE_READ),
+    Mutant(LARGE_READS, "            self._budget.large_reads -= 1\n", "", LARGE_READ),
+    Mutant(LARGE_READS, "rest < self._frame_bytes <= ", "self._frame_bytes <= ", LARGE_READ),
+    Mutant(KERNEL, "run->large.all.size = large;", "(void)large;", LARGE),
     Mutant(KERNEL, "position = body.position;", "position = 0;", LARGE),
     Mutant(KERNEL, "run->large.begin = rest.at - end->position;", "run->large.begin = rest.at;", LARGE),
     Mutant(KERNEL, "body.size >= MIN_LARGE_BODY_BYTES", "body.size > MIN_LARGE_BODY_BYTES", LARGE),

@@ -27,6 +27,14 @@ class FastPaths:
             if position == end or connection.closed or connection.is_write_paused:
                 return position
 
+    def room(self, size_bytes: int, /) -> bytearray:
+        """Memory for large reads; what is in it is undefined."""
+        return self.sends.room(size_bytes)
+
+    def collect_large(self, connection: Connection, data: memoryview) -> int:
+        """Take the sends at the start of what a large read has brought; where they end."""
+        return self.sends.collect(connection, data, 0)
+
     def finish(self, connection: Connection) -> None:
         """Put what the connection has sent, since something else is to follow."""
         self.sends.finish(connection)

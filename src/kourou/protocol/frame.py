@@ -101,6 +101,12 @@ class FrameDecoder:
         self._forget()
         return whole, position
 
+    def give_back(self) -> bytes:
+        """All that is held of a frame that is not complete; it is forgotten here."""
+        rest = b"".join(self._rest)
+        self._forget()
+        return rest
+
     def _check_alive(self) -> None:
         if self.failure is not None:
             # A traceback grows with every raise and holds on to what was fed before.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MODULE: Final = "kourou.store._kernel"
 VARIABLE: Final = "KOUROU_KERNEL"
 """The environment variable that switches the kernel off when it is 0; `setup.py` reads it too."""
-_INTERFACE: Final = 20
+_INTERFACE: Final = 21
 _BUILD: Final = (
     "install a C compiler and Python's headers (Debian, Ubuntu: gcc, libc6-dev, python3-dev), then run "
     "pip install --force-reinstall --no-deps . in Kourou's source folder (make kernel for its .venv)"
@@ -35,7 +35,7 @@ NewQueue: TypeAlias = "Callable[[str, int], ConsumeQueue | None]"
 SendSetup: TypeAlias = tuple[bytes, tuple[bytes, ...], ResponseTemplates, bytes, NewQueue]
 """What all sends of a broker share: the properties that the broker adds, names of properties that need the
 slow path, the templates of responses, the store's host, and the function that creates queues."""
-SentPiece: TypeAlias = tuple[bytes, int, int]
+SentPiece: TypeAlias = "tuple[bytes | memoryview, int, int]"
 """Bytes, and the start and end of the complete frames in them."""
 SendsEnd: TypeAlias = tuple[int, int, int]
 """The end of the encoded sends: number of groups, of pieces of the next group, position in the next piece."""
@@ -87,7 +87,9 @@ class Kernel(Protocol):
 
     INTERFACE: int
 
-    def sends_end(self, data: bytes, position: int, max_frame_bytes: int, /) -> int: ...
+    def sends_end(self, data: bytes | memoryview, position: int, max_frame_bytes: int, /) -> int: ...
+
+    def room(self, size: int, /) -> bytearray: ...
 
     def encode_sends(
         self,

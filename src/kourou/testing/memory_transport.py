@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 from kourou.protocol.command import RemotingCommand, decode_command
 from kourou.protocol.frame import FrameDecoder
@@ -18,10 +18,17 @@ class MemoryTransport(asyncio.Transport):
     """An asyncio transport that ends in memory."""
 
     def __init__(
-        self, protocol: asyncio.Protocol, *, peer: str = "10.0.0.9", port: int = 40_000, reads: bool = True
+        self,
+        protocol: asyncio.Protocol,
+        *,
+        peer: str = "10.0.0.9",
+        port: int = 40_000,
+        reads: bool = True,
+        has_socket: bool = False,
     ) -> None:
-        super().__init__({"peername": (peer, port), "sockname": ("127.0.0.1", 9876)})
-        self._protocol = protocol
+        extra = {"peername": (peer, port), "sockname": ("127.0.0.1", 9876)}
+        super().__init__(extra | ({"socket": self} if has_socket else {}))
+        self._protocol: asyncio.BaseProtocol = protocol
         self._reads = reads
         self._high = 64 * 1024
         self._paused_writing = False
@@ -44,6 +51,25 @@ class MemoryTransport(asyncio.Transport):
 
     def writelines(self, list_of_data: Iterable[Any]) -> None:
         self.write(b"".join(list_of_data))
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._protocol = protocol
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self._protocol
+
+    def bring(self, data: bytes) -> None:
+        """The peer sends `data`: in one read, or in as many as the protocol has room for."""
+        while data and not self._lost:
+            if isinstance(self._protocol, asyncio.BufferedProtocol):
+                buffer = memoryview(self._protocol.get_buffer(-1))
+                size = min(len(buffer), len(data))
+                buffer[:size] = data[:size]
+                self._protocol.buffer_updated(size)
+                data = data[size:]
+            else:
+                cast(asyncio.Protocol, self._protocol).data_received(data)
+                return
 
     def take(self, size: int | None = None) -> None:
         """The peer reads `size` bytes, or everything."""

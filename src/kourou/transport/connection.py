@@ -25,6 +25,7 @@ from kourou.protocol.request_head import decode_request_head
 from kourou.transport.addresses import format_address
 from kourou.transport.certificate_user import CertificateUser, certificate_user
 from kourou.transport.cycles import Cycles
+from kourou.transport.large_reads import MAX_LARGE_READS, LargeReads
 from kourou.transport.pending_calls import Answer, PendingCalls
 from kourou.transport.request import Processor, Request
 from kourou.transport.settings import ConnectionLimits
@@ -53,19 +54,29 @@ class BulkHandler(Protocol):
         """Collect the requests in whole frames of `data` from `position` on; returns where they end."""
         ...
 
+    def room(self, size_bytes: int, /) -> bytearray:
+        """Memory for large reads; what is in it is undefined."""
+        ...
+
+    def collect_large(self, connection: Connection, data: memoryview) -> int:
+        """Collect the sends at the start of what a large read has brought; returns where they end."""
+        ...
+
     def finish(self, connection: Connection) -> None:
         """Handle what was collected from the connection, because other requests follow."""
         ...
 
 
 class InboundBudget:
-    """Bytes of incomplete frames over all connections of one server or client."""
+    """Bytes of incomplete frames over all connections of one server or client, and how many connections
+    have large reads."""
 
-    __slots__ = ("limit", "used")
+    __slots__ = ("large_reads", "limit", "used")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
+        self.large_reads = 0
 
 
 class Connection(asyncio.Protocol):
@@ -251,7 +262,42 @@ class Connection(asyncio.Protocol):
             self._refuse(decoder.failure)
         elif len(data) >= _TURN_BYTES and not self._backlog:
             self._pause_reading()
+            self._begin_large_reads()
             self._loop.call_soon(self._resume_reading)
+
+    def _begin_large_reads(self) -> None:
+        """Receive further bytes where the bulk handler can leave them, if that is possible."""
+        bulk, transport, decoder, budget = self._bulk, self._transport, self._decoder, self._budget
+        if bulk is None or transport is None or self._is_tls or self._write_paused or self.closed:
+            return
+        if budget.large_reads < MAX_LARGE_READS and transport.get_extra_info("socket") is not None:
+            transport.set_protocol(LargeReads(self, bulk, budget, decoder.give_back()))
+
+    def collect_large(self, data: memoryview) -> int:
+        """Collect the sends at the start of what a large read has brought; where they end."""
+        self.last_active = self.last_heard = self._loop.time()
+        self._heard = True
+        if self._bulk is None or self._write_paused or self._backlog or self.closed:
+            return 0
+        return self._bulk.collect_large(self, data)
+
+    def large_read_done(self, pending_bytes: int, size: int) -> None:
+        """A large read of `size` bytes has left an incomplete frame, or none."""
+        if pending_bytes or self._budgeted:
+            self._account(pending_bytes)
+        if size >= _TURN_BYTES:
+            self._pause_reading()
+            self._loop.call_soon(self._resume_reading)
+
+    def end_large_reads(self, rest: bytes) -> None:
+        """Receive as before, from `rest` on."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+            self._transport.set_protocol(self)
+            self._resume_reading()
+        self._account(0)
+        if rest:
+            self.data_received(rest)
 
     def _collect_rest(self, bulk: BulkHandler, data: bytes) -> list[RawFrame]:
         """Let the bulk handler collect requests of which `data` brings the rest of the first; returns the

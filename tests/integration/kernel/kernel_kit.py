@@ -128,6 +128,7 @@ class FedBroker:
 
         functions = {
             "sends_end": kernel.sends_end,
+            "room": kernel.room,
             "signing_state": kernel.signing_state,
             "pulls_end": kernel.pulls_end,
             "answer_pulls": answer_pulls,
@@ -177,7 +178,7 @@ class FedBroker:
             connection, transport = self.connect()
             for part in [data] if isinstance(data, bytes) else data:
                 if not connection.closed:
-                    connection.data_received(part)
+                    transport.bring(part)
             transports.append(transport)
         self.services.cycles.close()
         return [b"".join(transport.written) for transport in transports]
@@ -195,7 +196,7 @@ class FedBroker:
             bulk=self.fast_paths,
             new_state=ConnectionState,
         )
-        transport = MemoryTransport(connection, reads=reads)
+        transport = MemoryTransport(connection, reads=reads, has_socket=True)
         record_born_host(connection)
         return connection, transport
 
@@ -226,7 +227,7 @@ def _sends_before(groups: Sequence[Sender], end: SendsEnd) -> int:
         pieces = groups[done][1]
         data, start, _ = pieces[pieces_done]
         whole += [*pieces[:pieces_done], (data, start, position)]
-    return sum(len(FrameDecoder().feed(data[start:end])) for data, start, end in whole)
+    return sum(len(FrameDecoder().feed(bytes(data[start:end]))) for data, start, end in whole)
 
 
 def _units(queue: Any) -> bytes:

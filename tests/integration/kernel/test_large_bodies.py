@@ -37,7 +37,7 @@ def parts_of(twins: Twins, data: bytes) -> list[memoryview]:
 
     async def encode() -> list[memoryview]:
         senders = [broker.sender(data)]
-        encoded = cast(FastSendPath, broker._bulk)._encode(senders, ROOM)
+        encoded = cast(FastSendPath, broker._fast_sends)._encode(senders, ROOM)
         assert encoded is not None
         return [memoryview(part) for part in encoded[2]]
 
@@ -74,6 +74,27 @@ def test_parts_of_a_frame_that_came_bit_by_bit(twins: Twins) -> None:
     for step in (10_000, 50_001, 65_536, 128 * 1024):
         parts = [data[at : at + step] for at in range(0, len(data), step)]
         assert twins.feed_together([parts])[0].count(b'"code":0') == 4
+
+
+def test_large_reads_are_written_from_where_they_were_received(twins: Twins) -> None:
+    """What a read of 128 KiB begins goes on in rooms: frames that come whole, in parts, and small ones."""
+    sizes = [60_000, 10_000, 5, 0, 60_000, 60_000, LARGE, 30_000] * 6
+    data = b"".join(frame(send(opaque=n), body(size, n)) for n, size in enumerate(sizes))
+    before = twins.taken
+    for step in (150_000, 200_003, 999_999):
+        parts = [data[at : at + step] for at in range(0, len(data), step)]
+        assert twins.feed_together([parts])[0].count(b'"code":0') == len(sizes)
+    assert twins.taken - before > len(sizes), "at the end of a file of the log, Python takes the rest"
+
+
+def test_what_is_no_send_ends_large_reads(twins: Twins) -> None:
+    large = b"".join(frame(send(opaque=n), body(60_000, n)) for n in range(9))
+    odd = frame(send({"i": f"UNIQ_KEY\x01{ID}\x02WAIT\x01false\x02"}), body(60_000, 9))
+    other = frame(send({"a": "x"}, code=99), body(60_000, 10))
+    for between in (odd, other, b""):
+        data = large + between + large
+        parts = [data[at : at + 140_000] for at in range(0, len(data), 140_000)]
+        assert twins.feed_together([parts])[0].count(b'"opaque":') == 18 + bool(between)
 
 
 def test_batches_with_large_messages(twins: Twins) -> None:
@@ -115,7 +136,7 @@ def test_wrong_pieces_are_refused(kernel: ModuleType, twins: Twins) -> None:
     with pytest.raises(ValueError, match="a piece must be"):
         kernel.encode_sends(
             [(None, [(data, 0, len(data) + 1)], bytes(8))],
-            cast(FastSendPath, twins.brokers[0]._bulk)._setup,
+            cast(FastSendPath, twins.brokers[0]._fast_sends)._setup,
             *({}, {}, None, None, {}, ({}, [], 1), 0, 0, 0, 0, 0),
         )
 

@@ -51,6 +51,12 @@ class Bench:
             act()
         return position
 
+    def room(self, size_bytes: int, /) -> bytearray:
+        return bytearray(size_bytes)
+
+    def collect_large(self, connection: Connection, data: memoryview) -> int:
+        return self.collect(connection, bytes(data), 0)
+
     def finish(self, connection: Connection) -> None:
         self.handled += self.gathered
         self.gathered.clear()

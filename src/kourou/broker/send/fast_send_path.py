@@ -81,6 +81,7 @@ class FastSendPath:
         self._producers = producers
         self._windows = producers.windows
         self._sends_end = kernel.sends_end
+        self.room = kernel.room
         self._encode_sends = kernel.encode_sends
         self._signing_state = kernel.signing_state
         self._targets = targets
@@ -100,7 +101,7 @@ class FastSendPath:
 
     # -- gathering -------------------------------------------------------------------------------
 
-    def collect(self, connection: Connection, data: bytes, position: int) -> int:
+    def collect(self, connection: Connection, data: bytes | memoryview, position: int) -> int:
         """Gather the sends that `data` has from `position` on; where they end."""
         state: ConnectionState = connection.state
         # The first send of a connection takes the slow path, which records the host.
@@ -238,4 +239,4 @@ class FastSendPath:
 
 def _bytes_of(piece: SentPiece) -> bytes:
     data, start, end = piece
-    return data[start:end]
+    return bytes(data[start:end])

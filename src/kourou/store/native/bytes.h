@@ -31,6 +31,19 @@ static struct span span_of(PyObject *bytes)
     return (struct span){at, size};
 }
 
+/* The contents of bytes or a memoryview, which hold them in their place; sets an error for any other object. */
+static struct span held_by(PyObject *holder)
+{
+    Py_buffer buffer;
+    if (!PyMemoryView_Check(holder))
+        return span_of(holder);
+    if (PyObject_GetBuffer(holder, &buffer, PyBUF_SIMPLE) < 0)
+        return (struct span){NULL, 0};
+    const struct span held = {buffer.buf, buffer.len};
+    PyBuffer_Release(&buffer);
+    return held;
+}
+
 static int is_text(struct span span, const char *text)
 {
     return span.size == (Py_ssize_t)strlen(text) && memcmp(span.at, text, (size_t)span.size) == 0;

@@ -38,6 +38,23 @@ static int is_send(int64_t code)
     return code == SEND_MESSAGE_V2 || code == SEND_BATCH_MESSAGE;
 }
 
+PyDoc_STRVAR(room_doc,
+"room(size)\n"
+"\n"
+"A bytearray for bytes that are to be received; what is in it is undefined.");
+
+static PyObject *room(PyObject *module, PyObject *size)
+{
+    (void)module;
+    Py_ssize_t bytes = PyLong_AsSsize_t(size);
+    if (bytes < 0) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_ValueError, "the size of a room is negative");
+        return NULL;
+    }
+    return PyByteArray_FromStringAndSize(NULL, bytes);
+}
+
 #define TEXT_OF(number) #number
 #define JSON_CODE(code) "{\"code\":" TEXT_OF(code) ","
 
@@ -69,11 +86,11 @@ static int looks_like_pull(const struct frame *frame)
 /* The end of the requests of one kind in args: data, position, max_frame_bytes. */
 static PyObject *kind_end(PyObject *const *args, Py_ssize_t count, int (*is_kind)(const struct frame *))
 {
-    if (count != 3 || !PyBytes_Check(args[0])) {
+    if (count != 3) {
         PyErr_SetString(PyExc_TypeError, "takes bytes and two numbers");
         return NULL;
     }
-    const struct span data = span_of(args[0]);
+    const struct span data = held_by(args[0]);
     struct span rest = data;
     struct frame frame;
     Py_ssize_t position = PyLong_AsSsize_t(args[1]), max_bytes = PyLong_AsSsize_t(args[2]);

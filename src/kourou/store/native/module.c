@@ -2,6 +2,7 @@
    store/kernel.py imports it; setup.py builds it. One translation unit: this file includes the headers beside it.
 
    sends_end      frames.h          the end of the complete frames with sends in the bytes that a connection has read
+   room           frames.h          memory for bytes that a connection will read
    encode_sends   sends.h           ordinary sends of a commit cycle: records, units, index entries, responses
    check_entries  staged_entries.h  whether the entries of a batch may be staged as they are
    encode_staged  staged_entries.h  staged entries that are published: records, units, index entries
@@ -38,10 +39,11 @@
 #include "staged_entries.h"
 #include "units.h"
 
-#define INTERFACE 20
+#define INTERFACE 21
 
 static PyMethodDef functions[] = {
     {"sends_end", (PyCFunction)(void (*)(void))sends_end, METH_FASTCALL, sends_end_doc},
+    {"room", room, METH_O, room_doc},
     {"encode_sends", encode_sends, METH_VARARGS, encode_sends_doc},
     {"check_entries", check_entries, METH_VARARGS, check_entries_doc},
     {"encode_staged", encode_staged, METH_VARARGS, encode_staged_doc},

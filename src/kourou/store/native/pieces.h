@@ -18,7 +18,7 @@ static int read_piece(PyObject *pieces, Py_ssize_t at, struct span *bytes, Py_ss
         goto wrong;
     Py_ssize_t end = PyLong_AsSsize_t(PyTuple_GetItem(piece, 2));
     *position = PyLong_AsSsize_t(PyTuple_GetItem(piece, 1));
-    *bytes = span_of(PyTuple_GetItem(piece, 0));
+    *bytes = held_by(PyTuple_GetItem(piece, 0));
     if (bytes->at == NULL || *position < 0 || end < *position || end > bytes->size)
         goto wrong;
     *bytes = (struct span){bytes->at + *position, end - *position};
