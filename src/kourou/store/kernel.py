@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MODULE: Final = "kourou.store._kernel"
 VARIABLE: Final = "KOUROU_KERNEL"
 """The environment variable that switches the kernel off when it is 0; `setup.py` reads it too."""
-_INTERFACE: Final = 21
+_INTERFACE: Final = 22
 _BUILD: Final = (
     "install a C compiler and Python's headers (Debian, Ubuntu: gcc, libc6-dev, python3-dev), then run "
     "pip install --force-reinstall --no-deps . in Kourou's source folder (make kernel for its .venv)"
@@ -51,11 +51,14 @@ SigningAccounts: TypeAlias = "Mapping[str, tuple[Any, bytes, set[str], set[str]]
 """By access key: the ruling under which this holds, the signing state, the topics that the account may send
 to, and the identities of idempotent producers that it may send as."""
 
+PullTargetFields: TypeAlias = tuple[str, str, int, int, int, int, tuple[int, ...] | None]
+"""Group, topic, number of queues, flags of the topic, the broker to ask next, the same for a slow consumer,
+and the codes of the wanted tags; None: all messages are wanted."""
 PullLimits: TypeAlias = tuple[int, int, int, int, int, int]
 """Messages and bytes of a pull in memory, and on disk; how many bytes of the log count as in memory; the most
 messages."""
 Pulled: TypeAlias = tuple[
-    tuple[str, str, int, int, int, int],
+    PullTargetFields,
     int,
     int,
     int,
@@ -152,11 +155,11 @@ class Kernel(Protocol):
         position: int,
         end: int,
         templates: tuple[bytes, bytes],
-        limits: tuple[PullLimits, PullLimits],
+        limits: tuple[PullLimits, PullLimits, int],
         max_phy_offset: int,
         max_bytes: int,
         topics: Mapping[str, Any],
-        find_target: Callable[..., tuple[str, str, int, int, int, int] | None],
+        find_target: Callable[..., PullTargetFields | None],
         find_window: Callable[[int, int, int], LogWindow | None],
         /,
     ) -> AnsweredPulls | None: ...

@@ -202,7 +202,7 @@ def test_pulls_of_java_clients_are_understood(kernel: ModuleType, version: str) 
     for data in requests:
         end = kernel.pulls_end(data, 0, LIMIT)
         assert end == len(data)
-        kernel.answer_pulls(data, 0, end, templates, (limits, limits), 0, 1, {}, find_target, print)
+        kernel.answer_pulls(data, 0, end, templates, (limits, limits, 1), 0, 1, {}, find_target, print)
     assert len(asked) == len(requests)
 
 
@@ -218,6 +218,33 @@ def test_every_field_of_a_pull_is_read(readers: Twins) -> None:
         whole = (length + 4).to_bytes(4, "big") + length.to_bytes(4, "big") + twice[8:]
         assert pulled(readers, whole) == 0
         assert pulled(readers, pulls({field: value})) == 1
+
+
+@pytest.mark.parametrize("expression", ["Tag1", "Tag1 || Tag2", "Tag0||Tag1||Tag2", "Tag2||Other"])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"queueOffset": "0", "maxMsgNums": "1"},
+        {"queueOffset": "1", "maxMsgNums": "2"},
+        {"queueOffset": str(MESSAGES - 5), "maxMsgNums": "100"},
+        {"maxMsgBytes": "1"},
+        {"maxMsgBytes": "900"},
+        {"kourouLargePull": "true", "maxMsgNums": "1024"},
+        {"sysFlag": "5", "commitOffset": "4"},
+    ],
+    ids=str,
+)
+def test_pulls_by_tags_are_answered(readers: Twins, expression: str, fields: dict[str, Any]) -> None:
+    wanted = {**fields, "subscription": expression, "consumerGroup": "taggers"}
+    readers.feed(pulls(wanted))
+    assert pulled(readers, pulls(wanted) + binary_pull(wanted)) == 2
+
+
+def test_pulls_by_tags_that_find_nothing_need_the_slow_path(readers: Twins) -> None:
+    wanted = {"subscription": "TagA", "consumerGroup": "taggers"}
+    assert b"NO_MATCHED_MESSAGE" in readers.feed(pulls(wanted))
+    assert pulled(readers, pulls(wanted) * 2) == 0
 
 
 # -- what needs the slow path -------------------------------------------------------------------------
@@ -444,8 +471,9 @@ async def subscribed_pull(broker: FedBroker, text: str, own: str, version: str =
     """What a member of a group is given that subscribes to `text`, while it itself does to `own`."""
     connection, transport = broker.connect()
     state: ConnectionState = connection.state
+    group = f"members-{text}-{own}-{version}".replace("*", "all")
     for group_text, each in ((text, "0"), (own, "1")):
-        data = ConsumerData(group_name="members", subscription_data_set=[subscription(group_text)])
+        data = ConsumerData(group_name=group, subscription_data_set=[subscription(group_text)])
         if each == "1":
             state.record_subscriptions(data)
         else:
@@ -454,7 +482,7 @@ async def subscribed_pull(broker: FedBroker, text: str, own: str, version: str =
     before = broker.pulled
     for _ in range(2):
         transport.written.clear()
-        asked = {"sysFlag": "0", "subscription": None, "consumerGroup": "members", "subVersion": version}
+        asked = {"sysFlag": "0", "subscription": None, "consumerGroup": group, "subVersion": version}
         connection.data_received(pulls(asked))
         broker.services.cycles.close()
     return broker.pulled - before, b"".join(transport.written)
@@ -462,7 +490,7 @@ async def subscribed_pull(broker: FedBroker, text: str, own: str, version: str =
 
 @pytest.mark.parametrize(
     ("text", "own", "version", "answered"),
-    [("*", "*", "1", 1), ("*", "Tag1", "1", 0), ("Tag1", "Tag1", "1", 0), ("*", "*", "2", 0)],
+    [("*", "*", "1", 1), ("*", "Tag1", "1", 0), ("Tag1", "Tag1", "1", 1), ("*", "*", "2", 0)],
 )
 def test_the_subscription_of_a_heartbeat_counts(
     readers: Twins, text: str, own: str, version: str, answered: int
@@ -478,23 +506,31 @@ def test_the_subscription_of_a_heartbeat_counts(
 
 
 def test_messages_in_several_files_are_answered(kernel: ModuleType, tmp_path: Path) -> None:
-    """Files of 64 KiB, some of them older than the window of the newest bytes."""
+    """Files of 64 KiB, some of them older than the window of the newest bytes; all messages, and by tag."""
     with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
         install(kernel, patch)
         stack = AsyncExitStack()
         twins = started(runner, stack, tmp_path, mapped_file_size_commit_log=64 * 1024)
         for n in range(60):
-            twins.feed(frame(send(), bytes([n]) * 20_000))
-        twins.feed(pulls())
-        for size in ("1", "2", "3", "32"):
-            twins.feed(b"".join(pulls({"queueOffset": str(n), "maxMsgNums": size}) for n in range(60)))
+            tags = f"UNIQ_KEY\x01{ID}\x02TAGS\x01Tag{n % 3}\x02"
+            twins.feed(frame(send({"i": tags}), bytes([n]) * 20_000))
+
+        def pull_all(text: str) -> None:
+            group = {"consumerGroup": f"readers-{len(text)}", "subscription": text}
+            twins.feed(pulls(group))
+            for size in ("1", "2", "3", "32"):
+                fields = {**group, "maxMsgNums": size}
+                twins.feed(b"".join(pulls({**fields, "queueOffset": str(n)}) for n in range(60)))
+
+        pull_all("*")
+        pull_all("Tag1")
         assert twins.brokers[0].pulled > 0
         for broker in twins.brokers:
             broker.services.store.log._window = 100_000
             assert not broker.services.cold_reads.is_unlimited  # beside sends
         twins.run(asyncio.sleep(2 * SENDING_S))
-        for size in ("1", "2", "3", "32"):
-            twins.feed(b"".join(pulls({"queueOffset": str(n), "maxMsgNums": size}) for n in range(60)))
+        pull_all("*")
+        pull_all("Tag1")
         assert_same_records(twins)
         runner.run(stack.aclose())
 
@@ -584,6 +620,6 @@ def test_positions_outside_the_data_are_refused(
     limits = (1, 1, 1, 1, 1, 1)
     templates = b"%d" * 6, bytes(21) + b"%d" * 5
     with pytest.raises(ValueError, match="position"):
-        kernel.answer_pulls(*arguments, templates, (limits, limits), 0, 1, {}, print, print)
+        kernel.answer_pulls(*arguments, templates, (limits, limits, 1), 0, 1, {}, print, print)
     with pytest.raises(ValueError, match="placeholders"):
-        kernel.answer_pulls(b"", 0, 0, (b"%d" * 5, templates[1]), (limits, limits), 0, 1, {}, print, print)
+        kernel.answer_pulls(b"", 0, 0, (b"%d" * 5, templates[1]), (limits, limits, 1), 0, 1, {}, print, print)

@@ -1,7 +1,7 @@
 """FastPullPath: ordinary pulls of one read, answered together by the compiled kernel (store/kernel.py).
 
 Ordinary is what needs no decision: a pull of messages that are in memory, for a group and a topic of which is
-known what the group may pull and that it wants all of it (pull_targets.py). Known is only what was decided by
+known what the group may pull, by tags or all (pull_targets.py). Known is only what was decided by
 the admission gate under the current ruling; the first pull after a change is decided anew.
 Any other pull is handled as all requests are (pull_message_processor.py), those after it by the kernel again.
 So is every pull while something has to see each: a check of requests, a hook, the limits of accounts; while a
@@ -47,8 +47,11 @@ _LENGTH_BYTES: Final = 4
 
 
 class KnownPull(NamedTuple):
-    """A group that may pull from a topic, and wants all messages. The compiled kernel reads the fields by
-    position; `slow_broker_id` is the broker to ask for messages that are no longer in memory here."""
+    """A group that may pull from a topic. The compiled kernel reads the fields by position.
+
+    `slow_broker_id`: the broker to ask for messages that are no longer in memory here. `codes`: of the wanted
+    tags; None: all messages are wanted.
+    """
 
     group: str
     topic: str
@@ -56,6 +59,7 @@ class KnownPull(NamedTuple):
     topic_sys_flag: int
     broker_id: int
     slow_broker_id: int
+    codes: tuple[int, ...] | None
 
 
 class FastPullPath:
@@ -94,6 +98,7 @@ class FastPullPath:
         self._cycles = cycles
         self._finish_sends = finish_sends
         self._connection: Connection | None = None
+        self._max_filter_units = processor.max_filter_units
         self._large_limits = _numbers_of(processor.large_limits)
         self._limits: tuple[TransferLimits, PullLimits] | None = None
         # Called for each run that is answered: when its pulls arrived, and what each got.
@@ -179,8 +184,8 @@ class FastPullPath:
         expression_type: str | None,
         sub_version: int,
     ) -> KnownPull | None:
-        """What is known of a pull of this read; None: it has to be decided, or it wants a part of what
-        there is."""
+        """What is known of a pull of this read; None: it has to be decided, or it has a filter by
+        properties."""
         header = PullMessageRequestHeader(
             consumer_group=group,
             topic=topic,
@@ -195,7 +200,7 @@ class FastPullPath:
             expression_type=expression_type,
         )
         target = self._targets.known(cast("Connection", self._connection), header)
-        if target is None or target.codes is not None or target.wants is not None:
+        if target is None or target.wants is not None:
             return None
         broker_id = slow_broker_id = 0
         if self._config.current.slave_read_enable:
@@ -209,6 +214,7 @@ class FastPullPath:
             topic_config.topic_sys_flag,
             broker_id,
             slow_broker_id,
+            None if target.codes is None else tuple(target.codes),
         )
 
     def _find_window(self, low: int, end: int, wanted_bytes: int) -> LogWindow | None:
@@ -221,11 +227,11 @@ class FastPullPath:
             return None
         return log.region_at(low, end)
 
-    def _current_limits(self) -> tuple[PullLimits, PullLimits]:
+    def _current_limits(self) -> tuple[PullLimits, PullLimits, int]:
         stock = self._processor.stock_limits
         if self._limits is None or self._limits[0] is not stock:
             self._limits = stock, _numbers_of(stock)
-        return self._limits[1], self._large_limits
+        return self._limits[1], self._large_limits, self._max_filter_units
 
     # -- recording -------------------------------------------------------------------------------
 

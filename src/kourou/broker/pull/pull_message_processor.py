@@ -109,6 +109,7 @@ class PullMessageProcessor:
         self.charge: Callable[[Request, int, int], None] | None = None
         self._find_queue = queues.find
         self._reader = reader
+        self.max_filter_units = reader.units_wanted(1, is_filtered=True)
         self._turns = cold_reads
         self.large_limits = TransferLimits.of_bytes(max_transfer_bytes)
         self._stock_limits = transfer_limits(config.current)

@@ -18,7 +18,7 @@
    signing_state, signatures   signatures.h   HMAC-SHA1, as requests are signed
 
    The order in which to read them: bytes, checksum, frames, json, request_head, send_head, properties, large_bodies, run,
-   sequences, batches, pieces, signed_sends, sends; pulls, pull_head, pull_run, pull_notes, pull_answers; the
+   sequences, batches, pieces, signed_sends, sends; pulls, pull_head, pull_run, pull_notes, pull_filter, pull_answer_head, pull_answers; the
    others stand alone.
 
    Anything out of the ordinary is left to the slow path, from that send on. So nothing here reports what is
@@ -39,7 +39,7 @@
 #include "staged_entries.h"
 #include "units.h"
 
-#define INTERFACE 21
+#define INTERFACE 22
 
 static PyMethodDef functions[] = {
     {"sends_end", (PyCFunction)(void (*)(void))sends_end, METH_FASTCALL, sends_end_doc},

@@ -2,21 +2,13 @@
 
 #pragma once
 
+#include "pull_answer_head.h"
+#include "pull_filter.h"
 #include "pull_notes.h"
 
 /* Records that are larger are not copied, if there are many bytes of them. More bytes than that are copied with the
    interpreter lock released. */
 enum { LARGE_RECORD_BYTES = 16 * 1024, MAX_LARGE_BYTES = 256 * 1024, UNLOCKED_BYTES = 256 * 1024 };
-
-static int64_t phy_offset_of(struct span units, Py_ssize_t index)
-{
-    return (int64_t)GET(units.at + index * CQ_UNIT_BYTES, CQ_UNIT_PHY_OFFSET);
-}
-
-static int32_t size_of(struct span units, Py_ssize_t index)
-{
-    return (int32_t)GET(units.at + index * CQ_UNIT_BYTES, CQ_UNIT_SIZE);
-}
 
 /* The limits of a pull whose first unit this is; false if they change in between. */
 static int room_of(
@@ -28,53 +20,10 @@ static int room_of(
     if (is_on_disk && phy_offset_of(units, units.size / CQ_UNIT_BYTES - 1) >= memory_phy_offset)
         return 0;
     *room = is_on_disk ? limits->on_disk : limits->in_memory;
+    if (pull->max_messages < room->messages)
+        room->messages = pull->max_messages;
     if (pull->max_bytes && pull->max_bytes < room->bytes)
         room->bytes = pull->max_bytes;
-    room->copied = size_of(units, 0) < LARGE_RECORD_BYTES ? INT64_MAX : MAX_LARGE_BYTES;
-    return 1;
-}
-
-/* Fill in a template: numbers in place of `%d`. In a binary header the length precedes each. */
-static char *put_numbers(char *out, struct span template, const int64_t *numbers, int length_bytes)
-{
-    const char *at = template.at, *end = at + template.size;
-    for (;;) {
-        const char *placeholder = memchr(at, '%', (size_t)(end - at));
-        out = put_span(out, (struct span){at, (placeholder ? placeholder : end) - at});
-        if (placeholder == NULL)
-            return out;
-        char *text = out + length_bytes;
-        out = put_decimal(text, *numbers++);
-        put_be(text - length_bytes, (uint64_t)(out - text), length_bytes);
-        at = placeholder + 2;
-    }
-}
-
-/* Add the header of an answer, with what precedes it; false with an error set. */
-static int add_answer_header(
-    struct pull_run *run, unsigned type, const struct pull *pull, const int64_t offsets[3], int64_t broker_id,
-    int64_t body_bytes)
-{
-    const struct span template = run->templates[type];
-    const int64_t sys_flag = run->target.topic_sys_flag, next = offsets[0], low = offsets[1], high = offsets[2];
-    const int64_t json[] = {high, low, next, broker_id, sys_flag, pull->opaque};
-    const int64_t binary[] = {broker_id, next, low, high, sys_flag};
-    char *begin = reserve(&run->headers, FRAME_BYTES + (size_t)template.size + MAX_PULL_NUMBERS * 24);
-    if (begin == NULL)
-        return 0;
-    char *header = begin + FRAME_BYTES, *end;
-    if (type == BINARY) {
-        end = put_numbers(header, template, binary, BINARY_VALUE_LENGTH_BYTES);
-        int64_t fields_at = BINARY_COMMAND_BYTES + (int64_t)GET(header, BINARY_COMMAND_REMARK_LENGTH);
-        PUT(header, BINARY_COMMAND_OPAQUE, pull->opaque);
-        put_be(
-            header + fields_at - BINARY_COMMAND_FIELDS_LENGTH_BYTES, (uint64_t)(end - header - fields_at),
-            BINARY_COMMAND_FIELDS_LENGTH_BYTES);
-    } else
-        end = put_numbers(header, template, json, 0);
-    PUT(begin, FRAME_LENGTH, FRAME_BYTES - FRAME_LENGTH_BYTES + (end - header) + body_bytes);
-    PUT(begin, FRAME_MARK, (uint64_t)type << 24 | (uint64_t)(end - header));
-    run->headers.size = (size_t)(end - run->headers.at);
     return 1;
 }
 
@@ -87,57 +36,78 @@ static int64_t stored_ms(const struct window *window, struct span units)
     return (int64_t)GET(record, RECORD_STORE_TIMESTAMP);
 }
 
-/* Note what a pull gets: 1, 0 if it needs the slow path, -1 with an error set. */
+/* Answer a pull with the records of these units, as far as there is room: 1, 0 if it needs the slow path, -1 with an
+   error set. The next pull begins at `next_offset`; if negative, behind the last of them. */
 static int add_answer(
-    struct pull_run *run, unsigned type, const struct pull *pull, int64_t min_offset, int64_t max_offset,
-    PyObject *units_object)
+    struct pull_run *run, unsigned type, const struct pull *pull, const struct pulled_queue *queue, struct room room,
+    PyObject *units_object, int64_t next_offset)
 {
     const struct span units = span_of(units_object);
     const Py_ssize_t last = units.size / CQ_UNIT_BYTES - 1;
     int64_t total, last_phy_offset;
-    struct room room;
-    if (!room_of(run, pull, units, &room) || size_of(units, 0) < MIN_RECORD_BYTES + HOST_V6_EXTRA_BYTES)
+    if (last < 0 || size_of(units, 0) < MIN_RECORD_BYTES + HOST_V6_EXTRA_BYTES
+        || phy_offset_of(units, last) > run->max_phy_offset)
         return 0;
     const struct window *window = log_window(
         run, phy_offset_of(units, 0), phy_offset_of(units, last) + size_of(units, last),
         size_of(units, 0) * (int64_t)(last + 1));
+    room.copied = size_of(units, 0) < LARGE_RECORD_BYTES ? INT64_MAX : MAX_LARGE_BYTES;
     Py_ssize_t count = window == NULL ? 0 : count_records(units, window, room, &total, &last_phy_offset);
     if (count == 0 || total > MAX_RECORD_BYTES)
         return PyErr_Occurred() ? -1 : 0;
     const int is_slow = last_phy_offset && run->max_phy_offset - last_phy_offset > run->limits[0].memory_bytes;
-    const int64_t offsets[] = {pull->queue_offset + count, min_offset, max_offset};
+    if (next_offset < 0)
+        next_offset = pull->queue_offset + count;
+    const int64_t offsets[] = {next_offset, queue->min_offset, queue->max_offset};
     if (!add_answer_header(
-            run, type, pull, offsets, is_slow ? run->target.slow_broker_id : run->target.broker_id, total))
-        return -1;
-    if (!add_note(run, pull, offsets[0], count, total, stored_ms(window, units)))
+            run, type, pull, offsets, is_slow ? run->target.slow_broker_id : run->target.broker_id, total)
+        || !add_note(run, pull, next_offset, count, total, stored_ms(window, units)))
         return -1;
     run->answers[run->count++] = (struct answer){Py_NewRef(units_object), units, count, window, run->headers.size};
     run->records_bytes += total;
     return 1;
 }
 
+/* The same with the units that a pull looks at. */
+static int answer_from(
+    struct pull_run *run, unsigned type, const struct pull *pull, const struct pulled_queue *queue, PyObject *units)
+{
+    struct room room;
+    Py_ssize_t looked_at;
+    if (!room_of(run, pull, span_of(units), &room))
+        return 0;
+    if (run->target.code_count < 0)
+        return add_answer(run, type, pull, queue, room, units, -1);
+    PyObject *wanted = wanted_units(run, span_of(units), &room, &looked_at);
+    int is_answered = -1;
+    if (wanted != NULL)
+        is_answered = add_answer(run, type, pull, queue, room, wanted, pull->queue_offset + looked_at);
+    Py_XDECREF(wanted);
+    return is_answered;
+}
+
 /* One pull: 1 if it can be answered, 0 if it needs the slow path, -1 with an error set. */
 static int answer_pull(struct pull_run *run, const struct frame *frame)
 {
     struct pull pull;
+    struct pulled_queue queue;
     if (!read_pull(frame, &pull))
         return 0;
-    int is_known = find_pull_target(run, &pull);
+    int is_known = find_pull_target(run, &pull), is_answered = 0;
     if (is_known <= 0)
         return is_known;
-    PyObject *queue = Py_XNewRef(pulled_queue(run, &pull)), *units = NULL;
     int64_t wanted = run->limits[pull.is_large].max_messages;
-    int64_t low = queue == NULL ? 0 : int_attribute(queue, name_min_queue_offset);
-    int64_t high = queue == NULL ? 0 : int_attribute(queue, name_max_queue_offset);
-    int is_answered = 0;
     if (pull.max_messages < wanted)
         wanted = pull.max_messages;
-    if (wanted > 0 && low <= pull.queue_offset && pull.queue_offset < high)
-        units = pulled_units(queue, &pull, wanted);
+    if (wanted <= 0 || !find_pulled_queue(run, &pull, &queue))
+        return PyErr_Occurred() ? -1 : 0;
+    if (run->target.code_count >= 0)
+        wanted = run->max_filter_units;
+    PyObject *units = pulled_units(queue.queue, &pull, wanted);
     if (units != NULL)
-        is_answered = add_answer(run, frame->type, &pull, low, high, units);
+        is_answered = answer_from(run, frame->type, &pull, &queue, units);
     Py_XDECREF(units);
-    Py_XDECREF(queue);
+    Py_DECREF(queue.queue);
     return PyErr_Occurred() ? -1 : is_answered;
 }
 
@@ -163,16 +133,6 @@ static PyObject *joined_answers(const struct pull_run *run)
     return joined;
 }
 
-/* Whether a template has so many placeholders, and no others. */
-static int has_numbers(struct span template, int count)
-{
-    const char *end = template.at + template.size;
-    for (const char *at = template.at; at < end; at++)
-        if (*at == '%' && (++at == end || *at != 'd' || --count < 0))
-            return 0;
-    return count == 0;
-}
-
 static void clear_pulls(struct pull_run *run)
 {
     Py_XDECREF(run->target.tuple);
@@ -187,6 +147,7 @@ static void clear_pulls(struct pull_run *run)
     for (int i = 0; i < run->window_count; i++)
         PyBuffer_Release(&run->views[i]);
     free(run->headers.at);
+    free(run->wanted.at);
     PyMem_Free(run);
 }
 
@@ -201,25 +162,26 @@ PyDoc_STRVAR(answer_pulls_doc,
 "templates: headers of answers with %d for numbers; JSON: maxOffset, minOffset, nextBeginOffset, broker, flags of\n"
 "the topic, opaque; binary: broker, nextBeginOffset, minOffset, maxOffset, flags of the topic.\n"
 "limits: Apache's and the negotiated ones; each: messages and bytes in memory, on disk, bytes that count as in\n"
-"memory, and the most messages.\n"
+"memory, and the most messages; and how many units a pull by tags looks at.\n"
 "find_target(topic, group, queue_id, sys_flag, subscription, expression_type, sub_version): (group, topic, number\n"
-"of queues, flags of the topic, broker to ask next, the same for a slow consumer), or None: it is to be decided.\n"
+"of queues, flags of the topic, broker to ask next, the same for a slow consumer, codes of the wanted tags or\n"
+"None), or None: it is to be decided.\n"
 "find_window(low, end, wanted_bytes): (view, start, low, end) of the log with that part of it, or None.");
 
 static PyObject *answer_pulls(PyObject *module, PyObject *args)
 {
     PyObject *data, *templates[2], *result = NULL;
     Py_ssize_t position, end;
-    long long limits[2][6], max_phy_offset, max_bytes;
+    long long limits[2][6], max_filter_units, max_phy_offset, max_bytes;
     (void)module;
     struct pull_run *run = PyMem_Malloc(sizeof *run);
     if (run == NULL)
         return PyErr_NoMemory();
     memset(run, 0, offsetof(struct pull_run, answers));
     if (!PyArg_ParseTuple(
-            args, "Snn(SS)((LLLLLL)(LLLLLL))LLO!OO", &data, &position, &end, &templates[JSON], &templates[BINARY],
+            args, "Snn(SS)((LLLLLL)(LLLLLL)L)LLO!OO", &data, &position, &end, &templates[JSON], &templates[BINARY],
             &limits[0][0], &limits[0][1], &limits[0][2], &limits[0][3], &limits[0][4], &limits[0][5], &limits[1][0],
-            &limits[1][1], &limits[1][2], &limits[1][3], &limits[1][4], &limits[1][5], &max_phy_offset, &max_bytes,
+            &limits[1][1], &limits[1][2], &limits[1][3], &limits[1][4], &limits[1][5], &max_filter_units, &max_phy_offset, &max_bytes,
             &PyDict_Type, &run->topics, &run->find_target, &run->find_window)) {
         clear_pulls(run);
         return NULL;
@@ -231,6 +193,7 @@ static PyObject *answer_pulls(PyObject *module, PyObject *args)
             {given[0], given[1], 0}, {given[2], given[3], 0}, given[4], given[5]};
     }
     run->max_phy_offset = max_phy_offset;
+    run->max_filter_units = max_filter_units;
     struct span rest = span_of(data);
     if (position < 0 || end < position || end > rest.size || !has_numbers(run->templates[JSON], 6)
         || !has_numbers(run->templates[BINARY], 5) || run->templates[BINARY].size < BINARY_COMMAND_BYTES) {

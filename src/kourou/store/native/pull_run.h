@@ -6,7 +6,7 @@
 #include "pulls.h"
 #include "run.h"
 
-enum { MAX_PULLS = 256, MAX_WINDOWS = 8, MAX_PULL_NUMBERS = 6 };
+enum { MAX_PULLS = 256, MAX_WINDOWS = 8, MAX_PULL_NUMBERS = 6, MAX_TAG_CODES = 8 };
 
 static PyObject *name_min_queue_offset, *name_max_queue_offset, *name_read_units_nowait;
 
@@ -28,6 +28,8 @@ struct pull_target {
     PyObject *tuple, *queues; /* by their ids; NULL: none */
     struct pull asked;        /* who is known under it */
     int64_t queue_nums, topic_sys_flag, broker_id, slow_broker_id;
+    int code_count; /* of wanted tags; -1: all messages are wanted */
+    int64_t codes[MAX_TAG_CODES];
 };
 
 /* Of pulls in a row that have the same target: the next offset by queue id, (queue id, offset) of each commit, (store
@@ -44,11 +46,11 @@ struct pull_run {
     PyObject *topics, *find_target, *find_window;
     struct span templates[2];
     struct pull_limits limits[2]; /* Apache's, and those that are negotiated */
-    int64_t max_phy_offset;
+    int64_t max_phy_offset, max_filter_units;
     struct pull_target target; /* of the last pull: usually that of the next one, too */
     int window_count, count;
     /* output */
-    struct buf headers;
+    struct buf headers, wanted; /* wanted: units of one pull by tags */
     int64_t records_bytes;
     PyObject *notes;
     struct pull_note note;
@@ -72,6 +74,21 @@ static int asks_the_same(const struct pull *one, const struct pull *other)
            && (one->expression_type.at == NULL) == (other->expression_type.at == NULL);
 }
 
+/* Read the codes of tags, a tuple, or None; false with an error set. */
+static int read_codes(struct pull_target *target, PyObject *codes)
+{
+    target->code_count = -1;
+    if (codes == Py_None)
+        return 1;
+    const Py_ssize_t count = PyTuple_Size(codes);
+    if (count > MAX_TAG_CODES)
+        PyErr_SetString(PyExc_ValueError, "too many codes of tags");
+    for (Py_ssize_t i = 0; !PyErr_Occurred() && i < count; i++)
+        target->codes[i] = PyLong_AsLongLong(PyTuple_GetItem(codes, i));
+    target->code_count = (int)count;
+    return !PyErr_Occurred();
+}
+
 /* Have the target of a pull in `run->target`: 1, 0 if the slow path has to decide, -1 with an error set. */
 static int find_pull_target(struct pull_run *run, const struct pull *pull)
 {
@@ -88,10 +105,12 @@ static int find_pull_target(struct pull_run *run, const struct pull *pull)
         Py_XDECREF(found);
         return found == NULL ? -1 : 0;
     }
-    PyObject *group, *topic;
+    PyObject *group, *topic, *codes;
     long long queue_nums, topic_sys_flag, broker_id, slow_broker_id;
     target->tuple = found;
-    if (!PyArg_ParseTuple(found, "OOLLLL", &group, &topic, &queue_nums, &topic_sys_flag, &broker_id, &slow_broker_id))
+    if (!PyArg_ParseTuple(
+            found, "OOLLLLO", &group, &topic, &queue_nums, &topic_sys_flag, &broker_id, &slow_broker_id, &codes)
+        || !read_codes(target, codes))
         return -1;
     Py_XDECREF(target->queues);
     target->queues = Py_XNewRef(PyDict_GetItemWithError(run->topics, topic));
@@ -103,16 +122,28 @@ static int find_pull_target(struct pull_run *run, const struct pull *pull)
     return PyErr_Occurred() ? -1 : 1;
 }
 
-/* The queue of a pull, borrowed; NULL, with or without an error set, if there is none. */
-static PyObject *pulled_queue(const struct pull_run *run, const struct pull *pull)
+struct pulled_queue {
+    PyObject *queue;
+    int64_t min_offset, max_offset;
+};
+
+/* The queue of a pull, with a reference; false, with or without an error set, if it has nothing for it. */
+static int find_pulled_queue(const struct pull_run *run, const struct pull *pull, struct pulled_queue *found)
 {
     const struct pull_target *target = &run->target;
     if (pull->queue_id < 0 || pull->queue_id >= target->queue_nums || target->queues == NULL)
-        return NULL;
+        return 0;
     PyObject *number = PyLong_FromLongLong(pull->queue_id);
     PyObject *queue = number == NULL ? NULL : PyDict_GetItemWithError(target->queues, number);
     Py_XDECREF(number);
-    return queue;
+    if (queue == NULL)
+        return 0;
+    found->min_offset = int_attribute(queue, name_min_queue_offset);
+    found->max_offset = int_attribute(queue, name_max_queue_offset);
+    if (PyErr_Occurred() || pull->queue_offset < found->min_offset || pull->queue_offset >= found->max_offset)
+        return 0;
+    found->queue = Py_NewRef(queue);
+    return 1;
 }
 
 /* The units that a pull gets at most. NULL, with or without an error set, if they are not in memory, or none. */
