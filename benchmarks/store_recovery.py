@@ -1,22 +1,29 @@
-"""How long a start takes after a kill. `python -m benchmarks.store_recovery [--full] [--profile]`.
+"""How long a start takes after a kill. `python -m benchmarks.store_recovery [--full] [--gib N] [--profile]`.
 
 A log of 128 MiB (`--full`: 1 GiB) of 1 KiB messages with two keys, written by a store that is then given up
 without a word. It is opened as it was left: the log flushed every 32 MiB, queues and index written now and
 then and never synced, so that all of the log is walked; and with every derived file lost: queues, index,
 checkpoint, snapshot. After a clean stop there is nothing to walk. Time is by the clock, the log in the page
 cache. Beside it stands a bare loop that reads the log and takes the CRC of its bytes.
+
+With `--gib` a log of so many GiB, in files of one each, is started as a kill has left it, from disk, in turns
+with `dd` of the same files. `--write` keeps the result in benchmarks/results.
 """
 
 from __future__ import annotations
 
 import cProfile
+import datetime
 import os
 import pstats
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 from statistics import median
 
+from benchmarks._broker_report import machine
 from benchmarks._store_load import (
     Spent,
     bare_scan,
@@ -31,6 +38,7 @@ from kourou.store.kernel import choose_kernel
 from kourou.store.message_store import MessageStore
 from kourou.store.settings import MessageStoreConfig
 
+RESULTS = Path(__file__).parent / "results"
 DERIVED = ("consumequeue", "index", "checkpoint", "consumequeue.snapshot")
 
 
@@ -102,6 +110,47 @@ def measure(folder: Path, log_bytes: int, rounds: int) -> list[list[str]]:
     return [_row(name, count, log_bytes, spents, took["bare"]) for name, spents in took.items()]
 
 
+def measure_from_disk(folder: Path, log_bytes: int, rounds: int) -> list[list[str]]:
+    """A row for starts after a kill, one for `dd`, both with nothing of the log in memory."""
+    root = folder / "store"
+    count, log_bytes = write_log(root, log_bytes)
+    derived = Derived(root, folder / "kept")
+    paths = sorted((root / "commitlog").iterdir())
+    starts, dds = [], []
+    for _ in range(rounds):
+        derived.put_back()
+        _drop(paths)
+        dds.append(spent(lambda: _dd(paths, log_bytes)))
+        _drop(paths)
+        starts.append(measure_start(root, count))
+    return [
+        _row("as left by a kill, from disk", count, log_bytes, starts, starts)[:-1],
+        _row("dd of its CommitLog", count, log_bytes, dds, dds)[:3]
+        + ["", "", "", f"{_rate(log_bytes, dds)}"],
+    ]
+
+
+def _rate(log_bytes: int, spents: list[Spent]) -> str:
+    return f"{log_bytes / min(one.clock_s for one in spents) / 1e6:,.0f}"
+
+
+def _drop(paths: list[Path]) -> None:
+    """Write what is dirty, and take all of it out of the page cache."""
+    os.sync()
+    for path in paths:
+        fd = os.open(path, os.O_RDONLY)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(fd)
+
+
+def _dd(paths: list[Path], log_bytes: int) -> None:
+    """Read the files up to the end of the log."""
+    for path in paths:
+        size_bytes = min(path.stat().st_size, log_bytes - int(path.name))
+        command = ["dd", f"if={path}", "of=/dev/null", "bs=4M", f"count={size_bytes}", "iflag=count_bytes"]
+        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+
+
 def measure_clean(root: Path) -> Spent:
     """A start after a clean stop, and another clean stop."""
     opened: list[MessageStore] = []
@@ -155,15 +204,35 @@ def main() -> None:
     """Measure and print."""
     parser = options(__doc__)
     parser.add_argument("--profile", action="store_true", help="where the time goes, instead")
+    parser.add_argument("--gib", type=int, help="from disk, a log of so many GiB, beside dd")
+    parser.add_argument("--rounds", type=int, help="how many")
+    parser.add_argument("--write", action="store_true", help="keep the result in benchmarks/results")
     chosen = parser.parse_args()
     log_bytes, rounds = (1 << 30, 5) if chosen.full else (128 << 20, 3)
+    rounds = chosen.rounds or rounds
     with work_folder() as folder:
         if chosen.profile:
             profile(folder, log_bytes)
             return
-        rows = measure(folder, log_bytes, rounds)
-    print(f"{rounds} rounds, a log of {log_bytes >> 20:,} MiB.\n")
-    print(markdown_table(HEAD, rows))
+        head, rows = HEAD, []
+        if chosen.gib:
+            log_bytes, head = chosen.gib << 30, HEAD[:-1]
+            rows = measure_from_disk(folder, log_bytes, rounds)
+        else:
+            rows = measure(folder, log_bytes, rounds)
+    text = f"{rounds} rounds, a log of {log_bytes >> 20:,} MiB.\n\n{markdown_table(head, rows)}\n"
+    print(text)
+    if chosen.write:
+        write(text)
+
+
+def write(text: str) -> None:
+    """Add the result to the file of the day, with command and machine."""
+    path = RESULTS / f"recovery-{datetime.datetime.now(datetime.UTC):%Y-%m-%d}.md"
+    command = " ".join(["python -m benchmarks.store_recovery", *sys.argv[1:]])
+    load = ", ".join(f"{load:.1f}" for load in os.getloadavg())
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"\n## `{command}`\n\n{machine()}, {choose_kernel()}; load average {load}. {text}")
 
 
 if __name__ == "__main__":
