@@ -57,6 +57,7 @@ class LogFile:
         "is_broken",
         "is_deleted",
         "path",
+        "rewrites",
         "size_bytes",
         "start_phy_offset",
     )
@@ -70,6 +71,7 @@ class LogFile:
         self._map: memoryview | None = None
         self._mapped_pages: MappedPages | None = None
         self._guard: MapGuard | None = None
+        self.rewrites = 0  # of what was there already: they change the file's time, not its end
         self._pins = 0
         self._removed = False
         # Found cut short, or unreadable, once: nothing is read through a map any more.
@@ -179,6 +181,7 @@ class LogFile:
     def write_again(self, position: int, end: int) -> None:
         """Write what is there once more. A sync that failed leaves pages that the system takes for
         clean though the disk never got them: no later sync would write those."""
+        self.rewrites += 1
         for at in range(position, end, _PIECE_BYTES):
             self.file.pwrite(self.file.pread(min(_PIECE_BYTES, end - at), at), at)
 

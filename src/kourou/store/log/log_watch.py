@@ -78,8 +78,8 @@ class LogWatch:
         self._queues = queues
         self._looked_phy_offset: int | None = None  # the log's end at the last look
         self._reported: set[LogFile] = set()
-        # When each file was last written to, and where the log ended then.
-        self._modified: dict[LogFile, tuple[int, int]] = {}
+        # When each file was last written to, where the log ended then, and how often it was written again.
+        self._modified: dict[LogFile, tuple[int, int, int]] = {}
         self._could_look = True
         self._locking = Lock()  # two looks may be under way, each in its thread
         self.is_displaced = False
@@ -163,10 +163,10 @@ class LogWatch:
                 for end_phy_offset in (began_phy_offset, ended_phy_offset)
             )
             before = known.get(log_file)
-            if before is not None and before[1] == ended and before[0] != modified_ns:
+            if before is not None and before[0] != modified_ns and before[1:] == (ended, log_file.rewrites):
                 written.append(log_file)
             if began == ended:  # else the time may be that of a write of our own, or not
-                self._modified[log_file] = modified_ns, ended
+                self._modified[log_file] = modified_ns, ended, log_file.rewrites
         if written:
             _log.warning(
                 "something else has written to %s while it was in use; its messages are verified again "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from kourou.errors import StoreFormatError
 from kourou.protocol.record import decode_records
 from kourou.store.disk.files import Files
+from kourou.store.log.log_file import LogFile
 from kourou.store.message_store import MessageStore
 from kourou.store.queue.cq_unit import UNIT_BYTES
 from kourou.store.settings import FlushDiskType, MessageStoreConfig
@@ -152,6 +154,31 @@ def test_what_is_derived_is_written_before_it_is_synced(
     store = kit.open()
     assert (store.report.start_phy_offset, store.report.records) == (0, 200)
     assert_all(store, 200)
+
+
+def test_what_recovery_writes_again_is_not_taken_for_another_programs(
+    kit: StoreKit, store: MessageStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What may have missed its sync is written once more: that changes the times of the files."""
+    store.flush()
+    fill(store, 200)
+    store.abandon()
+    monkeypatch.setattr("kourou.store.recovery.recovery._WRITE_BYTES", LOG_FILE_BYTES // 4)
+    monkeypatch.setattr("kourou.store.recovery.recovery._PROGRESS_BYTES", LOG_FILE_BYTES)
+    write_again = LogFile.write_again
+    written: list[int] = []
+
+    def noting(self: LogFile, position: int, end: int) -> None:
+        write_again(self, position, end)
+        written.append(end - position)
+        moved_ns = self.file.status().modified_ns + 1_000_000_000
+        os.utime(self.path, ns=(moved_ns, moved_ns))
+
+    monkeypatch.setattr(LogFile, "write_again", noting)
+    store = kit.open()
+    assert len(written) > 2
+    assert_all(store, 200)
+    assert "something else has written" not in caplog.text
 
 
 def test_with_sync_flush_a_power_loss_loses_nothing_that_was_answered(kit: StoreKit) -> None:
