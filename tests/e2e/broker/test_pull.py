@@ -366,6 +366,28 @@ async def test_pulls_of_old_messages_take_turns_with_concurrent_sends(
         assert turns[:2] == [True, False]
 
 
+async def test_a_read_of_old_messages_is_charged_for_its_own_time_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not for what the loop does until the read's task has its turn."""
+    steps: list[str] = []
+
+    def take_nowait() -> bool:
+        steps.append("take")
+        return True
+
+    async with running(tmp_path) as peer:
+        await send_some(peer, 1)
+        forget_log(peer, monkeypatch)
+        monkeypatch.setattr(peer.controller.services.store.log, "_window", 0)
+        throttle = peer.controller.services.cold_reads
+        monkeypatch.setattr(throttle, "take_nowait", take_nowait)
+        monkeypatch.setattr(throttle, "resume", lambda: steps.append("resume"))
+        monkeypatch.setattr(throttle, "spend", lambda _: steps.append("spend"))
+        assert bodies(await peer.pull()) == [b"0"]
+    assert steps == ["take", "resume", "spend", "resume", "spend"]
+
+
 @pytest.mark.parametrize("subscription", ["*", "a"])
 async def test_a_queue_that_is_not_in_memory_is_read_in_a_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, subscription: str

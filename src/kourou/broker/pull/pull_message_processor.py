@@ -281,7 +281,9 @@ class PullMessageProcessor:
 
     async def _serve_cold(self, pull: Pull, queue: ConsumeQueue, wanted: int, *, has_turn: bool) -> None:
         """Have the queue's units read first; what they point to may be on disk too."""
-        if not has_turn:
+        if has_turn:
+            self._turns.resume()  # of another iteration than that which took the turn
+        else:
             await self._turns.wait()
         began_s = perf_counter()
         queue_offset = pull.header.queue_offset
