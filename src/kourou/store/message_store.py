@@ -15,7 +15,7 @@ A failed sync fences the store: nothing more is written, and it says why.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -100,6 +100,8 @@ class MessageStore:
             else None
         )
         self.dispatcher = Dispatcher(self.queues, self.index)
+        self.publish = self.dispatcher.publish
+        """Let readers see a batch; returns the queues that grew."""
         self.appender = LogAppender(
             self.log,
             max_message_bytes=config.max_message_bytes,
@@ -321,10 +323,6 @@ class MessageStore:
         if windows.undo or windows.unwritten_spans:
             windows.keep()
         return batch
-
-    def publish(self, batch: PutBatch) -> Iterable[ConsumeQueue]:
-        """Let readers see a batch; returns the queues that grew."""
-        return self.dispatcher.publish(batch)
 
     def write_and_publish(self) -> None:
         """End a commit cycle without an event loop: write, flush if configured, publish, respond."""

@@ -56,7 +56,7 @@ class CommitCycle:
         self._store = store
         self.begin = store.begin_cycle
         """Fix the time of the commit cycle."""
-        self._publish = store.dispatcher.publish
+        self._publish = store.publish
         self.sync_flush_timeout_ms = sync_flush_timeout_ms
         self.waits_for_flush = waits_for_flush
         self._count_failed = count_failed
