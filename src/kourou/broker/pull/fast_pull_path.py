@@ -19,7 +19,7 @@ from kourou.broker.pull.pull_answer import KERNEL_TEMPLATES
 from kourou.errors import KourouError
 from kourou.protocol.frame import FrameDecoder
 from kourou.protocol.headers.pull import PullMessageRequestHeader
-from kourou.store.kernel import Kernel, Pulled, PullLimits
+from kourou.store.kernel import Kernel, Pulled, PullLimits, PullTargetFields
 from kourou.store.log.log_regions import LogWindow
 from kourou.store.read.get_message import DENSE
 from kourou.store.read.transfer_limits import MAX_MESSAGES, TransferLimits
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kourou.broker.hooks import BrokerHooks
     from kourou.broker.pull.cold_pulls import ColdReadThrottle
     from kourou.broker.pull.pull_message_processor import PullMessageProcessor
+    from kourou.broker.pull.pull_targets import PullTarget
     from kourou.broker.settings import KernelStatus, LiveConfig
     from kourou.broker.stats.broker_stats import BrokerStatsManager
     from kourou.broker.tables.offsets import ConsumerOffsetManager
@@ -183,7 +184,7 @@ class FastPullPath:
         subscription: str | None,
         expression_type: str | None,
         sub_version: int,
-    ) -> KnownPull | None:
+    ) -> PullTargetFields | None:
         """What is known of a pull of this read; None: it has to be decided, or it has a filter by
         properties."""
         header = PullMessageRequestHeader(
@@ -202,6 +203,12 @@ class FastPullPath:
         target = self._targets.known(cast("Connection", self._connection), header)
         if target is None or target.wants is not None:
             return None
+        if target.kernel_fields is None:
+            target.kernel_fields = self._fields_of(target, topic, group)
+        return target.kernel_fields
+
+    def _fields_of(self, target: PullTarget, topic: str, group: str) -> KnownPull:
+        """These hold as long as the target: a change of the configuration is a new ruling."""
         broker_id = slow_broker_id = 0
         if self._config.current.slave_read_enable:
             broker_id = target.group_config.broker_id

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
     from kourou.broker.tables.topics import TopicConfigManager
     from kourou.protocol.bodies.topics import DataVersion
+    from kourou.store.kernel import PullTargetFields
 
 MAX_KNOWN: Final = 10_000
 """Groups and topics of that many are remembered, at most 10 MB; then all are decided anew."""
@@ -65,6 +66,7 @@ class PullTarget:
         "_subscription",
         "codes",
         "group_config",
+        "kernel_fields",
         "ruling",
         "topic_config",
         "wants",
@@ -82,6 +84,8 @@ class PullTarget:
         self.codes = codes
         self.wants = wants
         self.ruling: Ruling | None = None
+        # Made when the compiled kernel first asks (fast_pull_path.py).
+        self.kernel_fields: PullTargetFields | None = None
         self._groups_version: DataVersion | None = None
         self._filter_bits = 0
         self._expression: str | None = None
