@@ -28,8 +28,16 @@ _log = logging.getLogger(__name__)
 
 # Parameters of glibc's mallopt, with their values. By default it maps large buffers when they are allocated,
 # and unmaps the free end of the heap when buffers are freed: a commit cycle of 1 MiB, or a bulk pull, would
-# pay for hundreds of page faults. Frames of more than 4 MiB are rare.
-_MALLOC_PARAMETERS: Final = {-1: 32 * 1024 * 1024, -3: 4 * 1024 * 1024}  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
+# pay for hundreds of page faults. Frames of more than 4 MiB are rare. One heap for all threads: each of
+# several would keep as much, and a burst of large reads by the disk threads would leave 32 MiB in each.
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
+_M_ARENA_MAX: Final = -8
+_MALLOC_PARAMETERS: Final = {
+    _M_TRIM_THRESHOLD: 32 * 1024 * 1024,
+    _M_MMAP_THRESHOLD: 4 * 1024 * 1024,
+    _M_ARENA_MAX: 1,
+}
 _MALLOC_VARIABLES: Final = ("MALLOC_", "GLIBC_TUNABLES")
 
 
