@@ -144,6 +144,12 @@ MUTANTS = (
     Mutant(KERNEL, "transaction == TRANSACTION_ROLLBACK ||", "0 ||", FITS),
     Mutant(KERNEL, "transaction == TRANSACTION_PREPARED ||", "0 ||", FITS),
     Mutant(COLD_SHARE, "self._credit_s - spent_s", "self._credit_s", SHARES),
+    Mutant(
+        "src/kourou/broker/pull/fast_pull_path.py",
+        "self._has_time or self._cold_reads.is_unlimited",
+        "True",
+        (f"{_KERNEL_TESTS}/test_answer_pulls.py", "-k", "closes_while"),
+    ),
     Mutant(COLD_SHARE, "self._credit_s > 0 or not self._is_sending()", "True", SHARES),
     Mutant(KERNEL, "/ slots->block < slots->dirty.len", "/ slots->block <= slots->dirty.len", SLOTS),
     Mutant(KERNEL, "        if (slot < 0)\n            slot += slots->count;\n", "", SLOTS),

@@ -35,6 +35,8 @@ class ConnectionState:
     """The peer's address as records keep it; empty before the first send."""
     cold_pulls: ColdPullQueue | None = None
     """None before the first pull that waits for the disk."""
+    reads_later: int = 0
+    """Pulls of old messages that the fast path answers when there is time (pull/cold_read_share.py)."""
     refused_heartbeat: str = ""
     """Why the last heartbeat was refused, so that it is logged once; empty: it was not."""
     heartbeat: Request | None = None

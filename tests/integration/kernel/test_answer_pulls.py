@@ -21,6 +21,7 @@ from kourou.broker.admission import RequestCheck
 from kourou.broker.connection_state import ConnectionState
 from kourou.broker.groups.producers import ClientChannel
 from kourou.broker.pull.cold_pulls import SENDING_S
+from kourou.broker.pull.cold_read_share import MAX_DEBT_S, ColdReadShare
 from kourou.errors import RequestError
 from kourou.protocol.bodies import ConsumerData, SubscriptionData
 from kourou.protocol.codes import LanguageCode, RequestCode, ResponseCode
@@ -527,12 +528,91 @@ def test_messages_in_several_files_are_answered(kernel: ModuleType, tmp_path: Pa
         assert twins.brokers[0].pulled > 0
         for broker in twins.brokers:
             broker.services.store.log._window = 100_000
-            assert not broker.services.cold_reads.is_unlimited  # beside sends
+            assert broker.services.cold_reads._is_sending()
         twins.run(asyncio.sleep(2 * SENDING_S))
         pull_all("*")
         pull_all("Tag1")
         assert_same_records(twins)
         runner.run(stack.aclose())
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_pulls_of_old_messages_beside_sends_are_answered(
+    kernel: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int
+) -> None:
+    """With one core they take turns, with two they have a share of the time; the bytes are the same."""
+    monkeypatch.setattr("kourou.broker.pull.cold_pulls.SENDING_S", 60.0)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
+    with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
+        install(kernel, patch)
+        stack = AsyncExitStack()
+        twins = started(runner, stack, tmp_path, mapped_file_size_commit_log=64 * 1024)
+        for n in range(60):
+            twins.feed(frame(send(), bytes([n]) * 2_000))
+        twins.feed(pulls({"queueOffset": "0"}))
+        before = twins.brokers[0].pulled
+        answers = [
+            sorted(twins.run(_pulled_later(broker, [_old_pull(n) for n in range(60)])))
+            for broker in twins.brokers
+        ]
+        assert answers[0] == answers[1] and len(answers[0]) == 60
+        assert (twins.brokers[0].pulled > before) == (cores == 2)
+        runner.run(stack.aclose())
+
+
+def _old_pull(number: int) -> bytes:
+    return pulls({"queueOffset": str(number), "maxMsgNums": str(1 + number % 3)}, opaque=number)
+
+
+async def _pulled_later(broker: FedBroker, asked: list[bytes]) -> list[bytes]:
+    """The answers to pulls of old messages, which may come later."""
+    broker.services.store.log._window = 0
+    share = broker.services.cold_reads
+    if isinstance(share, ColdReadShare):
+        share._credit_s = -MAX_DEBT_S
+    connection, transport = broker.connect()
+    for request in asked:
+        connection.data_received(request)
+    answers: list[bytes] = []
+    while len(answers) < len(asked):
+        await asyncio.sleep(0.001)
+        broker.services.cycles.close()
+        answers = split_frames(b"".join(transport.written))
+    return answers
+
+
+def split_frames(data: bytes) -> list[bytes]:
+    """The frames in these bytes."""
+    frames = []
+    while data:
+        end = 4 + int.from_bytes(data[:4], "big")
+        frames.append(data[:end])
+        data = data[end:]
+    return frames
+
+
+def test_a_connection_that_closes_while_its_pulls_wait(failing: tuple[Twins, object]) -> None:
+    broker = failing[0].brokers[0]
+    failing[0].feed(frame(send(), bytes(30_000)) + pulls())
+
+    async def closed() -> int:
+        broker.services.store.log._window = 0
+        share = broker.services.cold_reads
+        assert isinstance(share, ColdReadShare)
+        share._sending_until_s = asyncio.get_running_loop().time() + 60
+        share._clock = lambda: 0.0
+        share._refilled_s, share._credit_s = 0.0, -MAX_DEBT_S
+        connection, transport = broker.connect()
+        connection.data_received(pulls({"queueOffset": "0"}) * 3)
+        waiting = len(share._reads)
+        connection.abort("the test closes it")
+        share._sending_until_s = 0.0
+        share._tick()
+        assert not share._reads
+        assert transport.written == []
+        return waiting
+
+    assert failing[0].run(closed()) == 3
 
 
 def test_pulls_of_a_peer_that_does_not_read_wait(failing: tuple[Twins, object]) -> None:

@@ -108,8 +108,12 @@ class ColdReadThrottle:
 
     @property
     def is_unlimited(self) -> bool:
-        """Whether old reads need no turns now."""
+        """Whether an old read of the fast path may go on: it needs no turn, or there is time for it."""
         return not (self._is_taken or self._waiting or self._is_sending())
+
+    def read_later(self, read: Callable[[], None]) -> bool:
+        """Have `read` called when there is time for an old read; False if it has to wait for a turn."""
+        return False
 
     async def wait(self) -> None:
         """Return when it is the caller's turn."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from kourou.broker.pull.pull_answer import KERNEL_TEMPLATES
@@ -26,6 +27,7 @@ from kourou.store.read.transfer_limits import MAX_MESSAGES, TransferLimits
 
 if TYPE_CHECKING:
     from kourou.broker.admission import Admission
+    from kourou.broker.connection_state import ConnectionState
     from kourou.broker.hooks import BrokerHooks
     from kourou.broker.pull.cold_pulls import ColdReadThrottle
     from kourou.broker.pull.pull_message_processor import PullMessageProcessor
@@ -44,6 +46,8 @@ _RUN_BYTES: Final = 1024 * 1024
 """A run ends with the record that exceeds this: a peer that does not read is noticed between runs."""
 _MAX_SINGLE: Final = 16
 """After so many pulls that the kernel did not answer, it is not tried again in this read."""
+_MAX_LATER: Final = 16
+"""Pulls of one connection that wait for time to read old messages; others wait in its queue."""
 _LENGTH_BYTES: Final = 4
 
 
@@ -100,6 +104,9 @@ class FastPullPath:
         self._finish_sends = finish_sends
         self._connection: Connection | None = None
         self._max_filter_units = processor.max_filter_units
+        # Of the run that is answered: whether it has time for old messages anyway, whether there was none for
+        # some, and whether it has read some.
+        self._has_time = self._lacks_time = self._reads_old = False
         self._large_limits = _numbers_of(processor.large_limits)
         self._limits: tuple[TransferLimits, PullLimits] | None = None
         # Called for each run that is answered: when its pulls arrived, and what each got.
@@ -118,13 +125,40 @@ class FastPullPath:
             if answered == position:
                 length = int.from_bytes(data[position : position + _LENGTH_BYTES], "big")
                 answered = position + _LENGTH_BYTES + length
+                if self._lacks_time and self._read_later(connection, data[position:answered]):
+                    position = answered
+                    continue
                 if answered == end or not singles_left or not self._is_open:
                     break
                 singles_left -= 1
-                decoder = FrameDecoder(connection.max_frame_bytes)
-                connection.handle_singly(decoder.feed(data[position:answered]))
+                _handle_singly(connection, data[position:answered])
             position = answered
         return position
+
+    def _read_later(self, connection: Connection, frame: bytes) -> bool:
+        """Answer a pull of old messages when there is time for it; False if it has to wait elsewhere."""
+        state: ConnectionState = connection.state
+        if state.reads_later >= _MAX_LATER or not self._cold_reads.read_later(
+            partial(self._answer_later, connection, frame)
+        ):
+            return False
+        state.reads_later += 1
+        return True
+
+    def _answer_later(self, connection: Connection, frame: bytes) -> None:
+        """There is time now. The pull is decided anew, since what it may read can have changed."""
+        connection.state.reads_later -= 1
+        if connection.closed:
+            return
+        answered = 0
+        if self._is_open and not connection.is_write_paused:
+            self._has_time = True
+            try:
+                answered = self._answer(connection, frame, 0, len(frame))
+            finally:
+                self._has_time = False
+        if not answered:
+            _handle_singly(connection, frame)
 
     @property
     def _is_open(self) -> bool:
@@ -143,6 +177,8 @@ class FastPullPath:
     def _answer(self, connection: Connection, data: bytes, position: int, end: int) -> int:
         """Answer pulls up to the first that is not ordinary; where they end."""
         self._connection = connection
+        self._lacks_time = self._reads_old = False
+        self._cold_reads.resume()
         try:
             answered = self._answer_pulls(
                 data,
@@ -171,6 +207,8 @@ class FastPullPath:
         position, answers, pulled = answered
         connection.send(answers)
         self._record(connection, pulled)
+        if self._reads_old:
+            self._cold_reads.spend(len(answers))
         return position
 
     # -- what the kernel asks for ----------------------------------------------------------------
@@ -230,8 +268,12 @@ class FastPullPath:
         log = self._store_log
         if low >= log.window_phy_offset:
             return log.window_at(low)
-        if end - low >= DENSE * wanted_bytes or not self._cold_reads.is_unlimited:
+        if end - low >= DENSE * wanted_bytes:
             return None
+        if not (self._has_time or self._cold_reads.is_unlimited):
+            self._lacks_time = True
+            return None
+        self._reads_old = True
         return log.region_at(low, end)
 
     def _current_limits(self) -> tuple[PullLimits, PullLimits, int]:
@@ -252,6 +294,10 @@ class FastPullPath:
                 offsets.commit(group, topic, queue_id, offset, connection.remote_address)
             offsets.commit_pulls(group, topic, next_offsets)
             stats.pulled(group, topic, messages, size_bytes, times)
+
+
+def _handle_singly(connection: Connection, frame: bytes) -> None:
+    connection.handle_singly(FrameDecoder(connection.max_frame_bytes).feed(frame))
 
 
 def _numbers_of(limits: TransferLimits) -> PullLimits:

@@ -6,14 +6,16 @@ import asyncio
 
 import pytest
 
-from kourou.broker.pull import cold_pulls
+from kourou.broker.pull import cold_pulls, cold_read_share
 from kourou.broker.pull.cold_pulls import ColdReadThrottle
 from kourou.broker.pull.cold_read_share import (
     IDLE_ITERATION_S,
     IDLE_ITERATIONS,
     MAX_CREDIT_S,
     MAX_DEBT_S,
+    MAX_READS,
     SHARE,
+    WRITE_S,
     ColdReadShare,
     make_cold_reads,
 )
@@ -28,6 +30,7 @@ class Kit:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(cold_pulls, "SENDING_S", 60.0)
+        monkeypatch.setattr(cold_read_share, "TICK_S", 0.0)
         self.now_s = 0.0
         self.written = 0
         self.share = ColdReadShare(lambda: self.written, clock=lambda: self.now_s)
@@ -62,7 +65,8 @@ class Kit:
     async def iterate(self, seconds: float) -> None:
         """An iteration in which the loop did something for so long."""
         self.now_s += seconds
-        await asyncio.sleep(0)
+        for _ in range(2):  # a probe, and the tick behind it
+            await asyncio.sleep(0)
 
 
 @pytest.fixture
@@ -113,7 +117,8 @@ async def test_an_idle_loop_reads(kit: Kit) -> None:
     await asyncio.sleep(0)
     for _ in range(IDLE_ITERATIONS):
         assert not waiting.done()
-        await kit.iterate(IDLE_ITERATION_S / 2)
+        kit.now_s += IDLE_ITERATION_S / 2
+        await asyncio.sleep(0)
     await asyncio.wait_for(waiting, 1)
 
 
@@ -147,6 +152,39 @@ async def test_all_go_on_when_sends_stop(kit: Kit) -> None:
     await kit.iterate(0)
     await asyncio.wait_for(asyncio.gather(*reads, return_exceptions=True), 1)
     assert [read.cancelled() for read in reads] == [False, True, False, False, False]
+
+
+async def test_reads_of_the_fast_path_wait_in_the_same_line(
+    kit: Kit, caplog: pytest.LogCaptureFixture
+) -> None:
+    kit.written, came = 1, list[str]()
+    kit.overspend()
+    waiting = asyncio.create_task(kit.share.wait())
+    waiting.add_done_callback(lambda _: came.append("waited"))
+    await asyncio.sleep(0)
+
+    def fail() -> None:
+        raise ValueError("on purpose")
+
+    assert kit.share.read_later(fail)
+    assert kit.share.read_later(lambda: came.append("later"))
+    while len(came) < 2:
+        await kit.iterate(MAX_DEBT_S)
+    assert sorted(came) == ["later", "waited"] and "on purpose" in caplog.text
+
+
+async def test_no_more_reads_wait_than_allowed(kit: Kit) -> None:
+    kit.written = 1
+    kit.overspend()
+    assert [kit.share.read_later(lambda: None) for _ in range(MAX_READS + 1)] == [True] * MAX_READS + [False]
+
+
+async def test_what_is_written_is_charged(kit: Kit) -> None:
+    kit.written = 1
+    kit.now_s += 1.0
+    assert kit.share.take_nowait()
+    kit.share.spend(int(2 * MAX_CREDIT_S / WRITE_S))
+    assert not kit.share.take_nowait()
 
 
 async def test_a_wait_for_the_disk_costs_no_time(kit: Kit) -> None:
