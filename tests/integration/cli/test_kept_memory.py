@@ -1,4 +1,4 @@
-"""keep_freed_memory: freed buffers cost no page faults when they are allocated again; the rest is given back."""
+"""keep_freed_memory: freed buffers cost no page faults when they come again; the rest is given back."""
 
 from __future__ import annotations
 
