@@ -123,15 +123,11 @@ def measure_from_disk(folder: Path, log_bytes: int, rounds: int) -> list[list[st
         dds.append(spent(lambda: _dd(paths, log_bytes)))
         _drop(paths)
         starts.append(measure_start(root, count))
+    dd = _row("dd of its CommitLog", count, log_bytes, dds, dds)
     return [
         _row("as left by a kill, from disk", count, log_bytes, starts, starts)[:-1],
-        _row("dd of its CommitLog", count, log_bytes, dds, dds)[:3]
-        + ["", "", "", f"{_rate(log_bytes, dds)}"],
+        [*dd[:3], "", "", "", dd[6]],
     ]
-
-
-def _rate(log_bytes: int, spents: list[Spent]) -> str:
-    return f"{log_bytes / min(one.clock_s for one in spents) / 1e6:,.0f}"
 
 
 def _drop(paths: list[Path]) -> None:
@@ -214,13 +210,12 @@ def main() -> None:
         if chosen.profile:
             profile(folder, log_bytes)
             return
-        head, rows = HEAD, []
         if chosen.gib:
-            log_bytes, head = chosen.gib << 30, HEAD[:-1]
-            rows = measure_from_disk(folder, log_bytes, rounds)
+            log_bytes = chosen.gib << 30
+            table = markdown_table(HEAD[:-1], measure_from_disk(folder, log_bytes, rounds))
         else:
-            rows = measure(folder, log_bytes, rounds)
-    text = f"{rounds} rounds, a log of {log_bytes >> 20:,} MiB.\n\n{markdown_table(head, rows)}\n"
+            table = markdown_table(HEAD, measure(folder, log_bytes, rounds))
+    text = f"{rounds} rounds, a log of {log_bytes >> 20:,} MiB.\n\n{table}\n"
     print(text)
     if chosen.write:
         write(text)
