@@ -64,6 +64,7 @@ class MemoryTransport(asyncio.Transport):
             if isinstance(self._protocol, asyncio.BufferedProtocol):
                 buffer = memoryview(self._protocol.get_buffer(-1))
                 size = min(len(buffer), len(data))
+                assert size, "get_buffer returned an empty buffer"
                 buffer[:size] = data[:size]
                 self._protocol.buffer_updated(size)
                 data = data[size:]
