@@ -62,7 +62,7 @@ _NOT_TESTED = ("subprocess.CalledProcessError", "error during collection", "no t
 
 @dataclass(frozen=True)
 class Mutant:
-    """`old`, once in `files` (a path or a pattern), becomes `new`; one of `tests` (pytest arguments) must fail."""
+    """`old`, once in `files` (a path or a pattern), becomes `new`; one of `tests` (for pytest) must fail."""
 
     files: str
     old: str

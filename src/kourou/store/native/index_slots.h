@@ -13,8 +13,8 @@ struct slots {
 /* Whether the arrays are as long as their contents need, and the indexes of the new entries fit. */
 static int are_slots(const struct slots *slots, const Py_buffer *hashes, long long first_index)
 {
-    return slots->count > 0 && slots->values.len % 4 == 0 && hashes->len % 4 == 0 && slots->shift >= 0 && slots->block > 0
-           && slots->shift <= PY_SSIZE_T_MAX - slots->count
+    return slots->count > 0 && slots->values.len % 4 == 0 && hashes->len % 4 == 0 && slots->shift >= 0
+           && slots->block > 0 && slots->shift <= PY_SSIZE_T_MAX - slots->count
            && (slots->count - 1 + slots->shift) / slots->block < slots->dirty.len && first_index > 0
            && first_index <= INT32_MAX - hashes->len / 4;
 }
@@ -50,7 +50,8 @@ static PyObject *link_entries(PyObject *module, PyObject *args)
     long long first_index;
     PyObject *prev = NULL;
     (void)module;
-    if (!PyArg_ParseTuple(args, "y*w*w*Lnn", &hashes, &slots.values, &slots.dirty, &first_index, &slots.shift, &slots.block))
+    if (!PyArg_ParseTuple(
+            args, "y*w*w*Lnn", &hashes, &slots.values, &slots.dirty, &first_index, &slots.shift, &slots.block))
         return NULL;
     slots.count = slots.values.len / 4;
     if (!are_slots(&slots, &hashes, first_index))

@@ -12,19 +12,20 @@
    read_records   records.h         records of a log, as a slave or a recovery reads them: units and index entries
    encode_again   messages_again.h  popped messages that come again: records, units, index entries
    units_fit      units.h           whether units of a queue match their records
-   units_fit_in_file  units.h       the same for records that are read from a file
+   units_fit_in_file   units.h      the same for records that are read from a file
    link_entries   index_slots.h     index entries, chained in the hash slots of their file
-   checksum, checksums        checksum.h     CRC of a body, as records store it; of many in one buffer
+   checksum, checksums         checksum.h     CRC of a body, as records store it; of many in one buffer
    signing_state, signatures   signatures.h   HMAC-SHA1, as requests are signed
 
-   The order in which to read them: bytes, checksum, frames, json, request_head, send_head, properties, large_bodies, run,
-   sequences, batches, pieces, signed_sends, sends; pulls, pull_head, pull_run, pull_notes, pull_filter, pull_answer_head, pull_answers; the
-   others stand alone.
+   The order in which to read them: bytes, checksum, frames, json, request_head, send_head, properties, large_bodies,
+   run, sequences, batches, pieces, signed_sends, sends; pulls, pull_head, pull_run, pull_notes, pull_filter,
+   pull_answer_head, pull_answers; the others stand alone.
 
-   Anything out of the ordinary is left to the slow path, from that send on. So nothing here reports what is
-   wrong with a request, and no object of the caller is modified. Everything a peer has sent is read within its
-   length; a field that the slow path might interpret differently is not accepted. The bytes are those that the
-   slow path produces: tests/integration/kernel compares the two. Positions, sizes and bounds come from layout.h.
+   Anything out of the ordinary is left to the slow path, from that request on. So nothing here reports what is
+   wrong with a request, and no object of the caller is modified, but for the slots of link_entries. Everything a
+   peer has sent is read within its length; a field that the slow path might interpret differently is not accepted.
+   The bytes are those that the slow path produces: tests/integration/kernel compares the two. Positions, sizes and
+   bounds come from layout.h.
 
    Only the stable ABI of Python 3.11 is used, so that one binary serves every later version. It has functions
    in place of the macros that access objects directly: what every message needs is looked up once and kept. */

@@ -181,8 +181,8 @@ static PyObject *answer_pulls(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(
             args, "Snn(SS)((LLLLLL)(LLLLLL)L)LLO!OO", &data, &position, &end, &templates[JSON], &templates[BINARY],
             &limits[0][0], &limits[0][1], &limits[0][2], &limits[0][3], &limits[0][4], &limits[0][5], &limits[1][0],
-            &limits[1][1], &limits[1][2], &limits[1][3], &limits[1][4], &limits[1][5], &max_filter_units, &max_phy_offset, &max_bytes,
-            &PyDict_Type, &run->topics, &run->find_target, &run->find_window)) {
+            &limits[1][1], &limits[1][2], &limits[1][3], &limits[1][4], &limits[1][5], &max_filter_units,
+            &max_phy_offset, &max_bytes, &PyDict_Type, &run->topics, &run->find_target, &run->find_window)) {
         clear_pulls(run);
         return NULL;
     }

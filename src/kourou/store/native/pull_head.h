@@ -7,7 +7,7 @@
 struct pull {
     int64_t opaque, queue_id, queue_offset, max_messages, sys_flag, commit_offset, suspend_ms, sub_version, max_bytes;
     int64_t source;
-    /* what decides, with sys_flag and sub_version, who may pull and what: the target */
+    /* the target depends on these, on sys_flag and on sub_version */
     struct span group, topic, subscription, expression_type;
     struct span client_id;
     int is_large; /* more than Apache's limits is negotiated */

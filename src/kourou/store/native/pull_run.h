@@ -26,7 +26,7 @@ struct answer {
 /* What the broker knows of a topic and a group: texts and numbers of a tuple, which is held. */
 struct pull_target {
     PyObject *tuple, *queues; /* by their ids; NULL: none */
-    struct pull asked;        /* who is known under it */
+    struct pull asked;        /* the pull that it was looked up for */
     int64_t queue_nums, topic_sys_flag, broker_id, slow_broker_id;
     int code_count; /* of wanted tags; -1: all messages are wanted */
     int64_t codes[MAX_TAG_CODES];
