@@ -45,6 +45,8 @@ FAST = (f"{_KERNEL_TESTS}/test_admission.py", f"{_KERNEL_TESTS}/test_encode_send
 GATHER = (f"{_KERNEL_TESTS}/test_gather.py",)
 SIGNED = (f"{_KERNEL_TESTS}/test_signed_sends.py", "-k", "not any_signed_sends")
 HASHES = (f"{_KERNEL_TESTS}/test_sha1.py", "-k", "not any_texts")
+READ_AHEAD = "src/kourou/store/recovery/read_ahead.py"
+RECOVERED = (f"{_KERNEL_TESTS}/test_recovery.py", "-k", "misleads or read_once")
 CHECKSUMS = (f"{_KERNEL_TESTS}/test_checksum.py",)
 PULLS = (f"{_KERNEL_TESTS}/test_answer_pulls.py",)
 FITS = (f"{_KERNEL_TESTS}/test_units_fit.py",)
@@ -224,6 +226,14 @@ MUTANTS = (
         "verified, and rebuilt.\n",
         READS,
     ),
+    # -- recovery --------------------------------------------------------------------------------
+    Mutant(
+        READ_AHEAD,
+        " if found is not None and found.phy_offset == phy_offset",
+        " if found is not None",
+        RECOVERED,
+    ),
+    Mutant(READ_AHEAD, "first, end = start, found", "first = start + 1", RECOVERED),
     # -- the fast path ---------------------------------------------------------------------------
     Mutant(FAST_PATH, " and admission.is_fast_path_open", "", FAST),
     Mutant(FAST_PATH, "runs < _MAX_RUNS", "True", SENDS),
