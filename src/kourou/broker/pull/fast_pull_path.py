@@ -178,7 +178,6 @@ class FastPullPath:
         """Answer pulls up to the first that is not ordinary; where they end."""
         self._connection = connection
         self._lacks_time = self._reads_old = False
-        self._cold_reads.resume()
         try:
             answered = self._answer_pulls(
                 data,
@@ -273,7 +272,9 @@ class FastPullPath:
         if not (self._has_time or self._cold_reads.is_unlimited):
             self._lacks_time = True
             return None
-        self._reads_old = True
+        if not self._reads_old:
+            self._reads_old = True
+            self._cold_reads.resume()
         return log.region_at(low, end)
 
     def _current_limits(self) -> tuple[PullLimits, PullLimits, int]:
