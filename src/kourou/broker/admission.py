@@ -88,6 +88,11 @@ class RequestCheck:
         """Whether it sees sends, all or those that are not `fast_sends`."""
         return self.codes is None or not _FAST_PATH_CODES.isdisjoint(self.codes)
 
+    @property
+    def sees_pulls(self) -> bool:
+        """Whether it sees pulls."""
+        return self.codes is None or RequestCode.PULL_MESSAGE in self.codes
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MessageCheck:
@@ -194,7 +199,9 @@ class Admission:
         self._before_send = before_send
         self._message_checks: list[MessageCheck] = []
         self._is_fast_path_closed = False
-        # What the fast path must verify; None: nothing. Asked for each read, so an attribute.
+        # Whether a check has to see each pull. Asked for each read, so an attribute, as is the next one.
+        self.sees_pulls = False
+        # What the fast path must verify; None: nothing.
         self.signed_sends: SignedSends | None = None
         # A reply is handed over, stored or not.
         self._replica_check = MessageCheck(
@@ -241,6 +248,7 @@ class Admission:
             or any(check.topics is None for check in self._message_checks)
         )
         self.signed_sends = next(iter(verifiers), None)
+        self.sees_pulls = any(check.sees_pulls for check in self.request_checks)
         self.invalidate()
 
     def check_parked(self, request: Request, ruling: Ruling | None) -> None:

@@ -382,6 +382,20 @@ def test_a_check_sees_every_pull(readers: Twins, codes: frozenset[int] | None) -
     assert pulled(readers, pulls() * 2) == 2
 
 
+def test_a_check_of_other_requests_leaves_pulls_to_the_kernel(readers: Twins) -> None:
+    """A master of a fail-over set has one that sees what changes its tables."""
+    check = RequestCheck(refuse, frozenset({RequestCode.UPDATE_CONSUMER_OFFSET}))
+    for broker in readers.brokers:
+        broker.services.admission.add(check)
+    try:
+        readers.feed(pulls())  # decides anew
+        assert pulled(readers, pulls() * 2) == 2
+    finally:
+        for broker in readers.brokers:
+            broker.services.admission.remove(check)
+        readers.feed(pulls())
+
+
 def test_a_check_that_lets_pulls_pass_sees_each(readers: Twins) -> None:
     seen: list[object] = []
     check = RequestCheck(seen.append)

@@ -165,7 +165,7 @@ class FastPullPath:
         """Whether there are pulls that nothing has to see."""
         offsets = self._offsets
         return not (
-            self._admission.request_checks
+            self._admission.sees_pulls
             or self._hooks.after_pull
             or self._processor.charge is not None
             or offsets.has_resets
