@@ -83,7 +83,10 @@ def readers(kernel: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Ite
     with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
         install(kernel, patch)
         stack = AsyncExitStack()
-        twins = started(runner, stack, tmp_path_factory.mktemp("readers"))
+        # Units stay in memory: while they are flushed, pulls may have to wait for the disk.
+        twins = started(
+            runner, stack, tmp_path_factory.mktemp("readers"), flush_interval_consume_queue=3_600_000
+        )
         for queue_id in ("0", "1"):
             for n in range(MESSAGES):
                 tags = f"UNIQ_KEY\x01{ID}\x02TAGS\x01Tag{n % 3}\x02"
