@@ -3,7 +3,7 @@
     the dispatcher         runs the request checks before any processor (transport/dispatcher.py)
     the fast path          is closed while a check has to see each send (send/fast_send_path.py), unless the
                            compiled kernel decides in its place (send/signed_sends.py)
-    fast pulls             are off while there is a request check (pull/fast_pull_path.py)
+    fast pulls             are off while a request check has to see pulls (pull/fast_pull_path.py)
     remembered decisions   hold for one `ruling` (send and pull targets, known senders); the compiled kernel
                            compares it too
     parked requests        are checked again when they continue under another ruling (held and cold pulls)
