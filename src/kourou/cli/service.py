@@ -7,38 +7,29 @@ stop a server. A long start is interrupted, too. A second signal ends the proces
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import gc
 import logging
 import os
 import resource
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Generic, Protocol, TypeVar
 
 from kourou.errors import KourouError
+from kourou.freed_memory import keep_freed_memory
 from kourou.pidfile import STARTING, pid_file
 from kourou.transport.event_loop import loop_factory
 
 _log = logging.getLogger(__name__)
 
-# Parameters of glibc's mallopt, with their values. By default it maps large buffers when they are allocated,
-# and unmaps the free end of the heap when buffers are freed: a commit cycle of 1 MiB, or a bulk pull, would
-# pay for hundreds of page faults. Frames of more than 4 MiB are rare. One heap for all threads: each of
-# several would keep as much, and a burst of large reads by the disk threads would leave 32 MiB in each.
-_M_TRIM_THRESHOLD: Final = -1
-_M_MMAP_THRESHOLD: Final = -3
-_M_ARENA_MAX: Final = -8
-_MALLOC_PARAMETERS: Final = {
-    _M_TRIM_THRESHOLD: 32 * 1024 * 1024,
-    _M_MMAP_THRESHOLD: 4 * 1024 * 1024,
-    _M_ARENA_MAX: 1,
-}
-_MALLOC_VARIABLES: Final = ("MALLOC_", "GLIBC_TUNABLES")
+# A commit cycle has about 1 MiB, a bulk pull several; a burst of reads by the disk threads may leave more.
+# Frames of more than 4 MiB are rare.
+_KEPT_BYTES: Final = 32 * 1024 * 1024
+_MAX_KEPT_BUFFER_BYTES: Final = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -95,7 +86,7 @@ def run_server(service: Service[ServerT]) -> None:
     """Serve until a signal. Raises the error of a failed start, or of a later failure."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     raise_descriptor_limit()
-    keep_freed_memory()
+    keep_freed_memory(_KEPT_BYTES, _MAX_KEPT_BUFFER_BYTES)
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(_serve(service))
@@ -104,15 +95,6 @@ def run_server(service: Service[ServerT]) -> None:
     except Exception as error:
         _log.exception("%s failed", service.component)
         raise KourouError(f"{service.component} failed: {error!r}; see the log") from error
-
-
-def keep_freed_memory(environ: Mapping[str, str] = os.environ) -> bool:
-    """Have the C library keep up to 32 MiB of freed memory for the next buffers. False where that is not
-    possible, or where the environment has settings of its own."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None or any(name.startswith(_MALLOC_VARIABLES) for name in environ):
-        return False
-    return all([mallopt(parameter, value) for parameter, value in _MALLOC_PARAMETERS.items()])
 
 
 async def _serve(service: Service[ServerT]) -> None:

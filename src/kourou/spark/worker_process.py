@@ -5,13 +5,12 @@ Changes performance only, not results.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
 from typing import Final
 
-_M_TRIM_THRESHOLD: Final = -1
-_M_MMAP_THRESHOLD: Final = -3
+from kourou.freed_memory import keep_freed_memory
+
 _KEPT_BYTES: Final = 64 * 1024 * 1024
 """Free memory that the process keeps: more than the buffers of one batch."""
 
@@ -28,14 +27,4 @@ def make_worker_ready() -> None:
     _ready_pids.add(pid)
     gc.collect()
     gc.freeze()
-    _keep_freed_memory()
-
-
-def _keep_freed_memory() -> None:
-    """For glibc; other C libraries have no such setting."""
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError):
-        return
-    mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES)
-    mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+    keep_freed_memory(_KEPT_BYTES, _KEPT_BYTES)

@@ -173,11 +173,6 @@ def test_asyncio_serves_where_there_is_no_uvloop(tmp_path: Path, monkeypatch: py
     assert loops == ["asyncio.unix_events"]
 
 
-@pytest.mark.parametrize("name", ["MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES"])
-def test_settings_of_the_environment_for_memory_are_left_alone(name: str) -> None:
-    assert not service.keep_freed_memory({name: "1"})
-
-
 def test_the_limit_of_open_files_is_raised() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, hard), hard))
