@@ -22,8 +22,8 @@ def keep_freed_memory(
     kept_bytes: int, max_buffer_bytes: int, *, environ: Mapping[str, str] = os.environ
 ) -> bool:
     """Have up to `kept_bytes` kept, of buffers up to `max_buffer_bytes`, in one heap for all threads: each of
-    several would keep as much. False where that is not possible, or where the environment has settings of
-    its own."""
+    several would keep as much. More stays as long as something small lies behind it. False where that is not
+    possible, or where the environment has settings of its own."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None or any(name.startswith(_VARIABLES) for name in environ):
         return False

@@ -56,7 +56,6 @@ class CommitCycle:
         self._store = store
         self.begin = store.begin_cycle
         """Fix the time of the commit cycle."""
-        self._publish = store.publish
         self.sync_flush_timeout_ms = sync_flush_timeout_ms
         self.waits_for_flush = waits_for_flush
         self._count_failed = count_failed
@@ -193,7 +192,7 @@ class CommitCycle:
             self._count_failed(batch.message_count)
             batch.answer(PutStatus.SERVICE_NOT_AVAILABLE)
             return
-        self._publish(batch)
+        self._store.publish(batch)
         batch.answer(PutStatus.PUT_OK)
 
     def give_up(self) -> None:
