@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from kourou.broker.groups.producers import ProducerManager
     from kourou.broker.metrics.broker_metrics import BrokerMetrics
     from kourou.broker.pop.pop_polling import PopPolling
+    from kourou.broker.pull.cold_pulls import ColdReadThrottle
     from kourou.broker.pull.long_polling import PullRequestHoldService
     from kourou.broker.replication.slave_part import SlavePart
     from kourou.broker.storage.commit_cycle import CommitCycle
@@ -72,6 +73,7 @@ class ServingPart(BrokerPart):
         pollings: Sequence[PopPolling],
         cycles: Cycles,
         commit_cycle: CommitCycle,
+        cold_reads: ColdReadThrottle,
         tasks: TaskOwner,
         requests: TaskOwner,
         meter: RequestMeter | None,
@@ -82,6 +84,7 @@ class ServingPart(BrokerPart):
         self._pollings = pollings
         self._cycles = cycles
         self._commit_cycle = commit_cycle
+        self._cold_reads = cold_reads
         self._tasks = tasks
         self._requests = requests
         self._is_stopping = False
@@ -140,10 +143,11 @@ class ServingPart(BrokerPart):
         self._cycles.close()
 
     async def _drain(self) -> None:
-        """Answer the pulls and pops that wait for messages, and the sends that wait for the disk."""
+        """Answer pulls and pops that wait for messages or for time, and sends that wait for the disk."""
         self._holds.wake_all()
         for polling in self._pollings:
             polling.stop()
+        self._cold_reads.hurry()
         await self._requests.wait_idle(_NO_LIMIT_S)
         self._cycles.close()
         while self._commit_cycle.is_waiting:  # noqa: ASYNC110 (the store knows no events)
@@ -255,6 +259,7 @@ class RunningBroker:
             pollings=(services.pop_polling, services.notice_polling),
             cycles=services.cycles,
             commit_cycle=services.commit_cycle,
+            cold_reads=services.cold_reads,
             tasks=services.tasks,
             requests=services.requests,
             meter=None if self.metrics is None else self.metrics.meter,

@@ -632,6 +632,27 @@ def test_a_connection_that_closes_while_its_pulls_wait(failing: tuple[Twins, obj
     assert failing[0].run(closed()) == 3
 
 
+def test_a_broker_that_stops_answers_pulls_that_wait_for_time(failing: tuple[Twins, object]) -> None:
+    broker = failing[0].brokers[0]
+    failing[0].feed(frame(send(), bytes(30_000)) + pulls())
+
+    async def answered() -> tuple[int, int]:
+        broker.services.store.log._window = 0
+        share = broker.services.cold_reads
+        assert isinstance(share, ColdReadShare)
+        share._sending_until_s = asyncio.get_running_loop().time() + 60
+        share._clock = lambda: 0.0
+        share._refilled_s, share._credit_s = 0.0, -MAX_DEBT_S
+        connection, transport = broker.connect()
+        connection.data_received(pulls({"queueOffset": "0"}) * 3)
+        waiting = len(share._reads)
+        share.hurry()
+        broker.services.cycles.close()
+        return waiting, b"".join(transport.written).count(b'"remark":"FOUND"')
+
+    assert failing[0].run(answered()) == (3, 3)
+
+
 def test_pulls_of_a_peer_that_does_not_read_wait(failing: tuple[Twins, object]) -> None:
     """As many are answered as one run has; the rest when it reads."""
     broker, count = failing[0].brokers[0], 300

@@ -115,6 +115,9 @@ class ColdReadThrottle:
         """Have `read` called when there is time for an old read; False if it has to wait for a turn."""
         return False
 
+    def hurry(self) -> None:
+        """Have no read of the fast path wait any longer: the broker stops."""
+
     async def wait(self) -> None:
         """Return when it is the caller's turn."""
         if self.take_nowait():

@@ -89,6 +89,11 @@ class ColdReadShare(ColdReadThrottle):
         self._append(lambda: _done(read))
         return True
 
+    def hurry(self) -> None:
+        """Let all go on that wait: the broker stops."""
+        for _ in range(len(self._reads)):
+            self._reads.popleft()()
+
     def _append(self, read: Callable[[], bool]) -> None:
         self._reads.append(read)
         if not self._is_watched:

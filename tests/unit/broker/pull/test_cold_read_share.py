@@ -179,6 +179,18 @@ async def test_no_more_reads_wait_than_allowed(kit: Kit) -> None:
     assert [kit.share.read_later(lambda: None) for _ in range(MAX_READS + 1)] == [True] * MAX_READS + [False]
 
 
+async def test_when_the_broker_stops_all_go_on_at_once(kit: Kit) -> None:
+    kit.written, came = 1, list[int]()
+    kit.overspend()
+    waiting = asyncio.create_task(kit.share.wait())
+    await asyncio.sleep(0)
+    for number in range(3):
+        assert kit.share.read_later(lambda number=number: came.append(number))  # type: ignore[misc]
+    kit.share.hurry()
+    await asyncio.wait_for(waiting, 1)
+    assert came == [0, 1, 2]
+
+
 async def test_what_is_written_is_charged(kit: Kit) -> None:
     kit.written = 1
     kit.now_s += 1.0
