@@ -167,7 +167,8 @@ def test_a_second_start_on_the_same_store_or_port_says_so(spawn: Spawn, tmp_path
     port = broker.rpartition(":")[2]
     fourth = spawn("standalone", *other, "--namesrv-port", "0", "--broker-port", port)
     assert fourth.wait_end() == 1
-    assert fourth.errors == (
+    # The port behind it, for slaves, may be taken by another program, which is a warning.
+    assert fourth.errors.endswith(
         f"kourou standalone: cannot listen on 127.0.0.1:{port}: the port is taken; "
         "stop what uses it or choose another --broker-port\n"
     )
