@@ -180,7 +180,7 @@ MUTANTS = (
         "",
         CYCLES,
     ),
-    Mutant(CYCLE, "        self._publish(batch)\n", "", CYCLES),
+    Mutant(CYCLE, "        self._store.publish(batch)\n", "", CYCLES),
     # -- putting ---------------------------------------------------------------------------------
     Mutant(
         APPENDER,
