@@ -317,6 +317,23 @@ def test_pulls_after_one_that_needs_a_decision_are_answered(readers: Twins, odd:
     assert answers.index(b'"opaque":1,') < answers.index(b'"opaque":7,') < answers.index(b'"opaque":2,')
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"sysFlag": "0"},
+        {"sysFlag": "12"},
+        {"topic": "NotThere"},
+        {"consumerGroup": "newcomers"},
+        {"subscription": "Tag1 || Tag2"},
+        {"expressionType": "SQL92"},
+    ],
+)
+def test_what_is_known_of_a_pull_does_not_hold_for_another(readers: Twins, fields: dict[str, str]) -> None:
+    """In one read; each of these has to be decided."""
+    readers.feed(pulls())  # one that was decided before may have changed the groups
+    assert pulled(readers, pulls() + pulls(fields)) == 1
+
+
 def test_a_pull_that_waits_is_not_answered_and_does_not_stop_others(readers: Twins) -> None:
     waiting = pulls({"queueOffset": str(MESSAGES), "sysFlag": "6"}, opaque=11)
     answers = readers.feed(waiting + pulls(opaque=12))
