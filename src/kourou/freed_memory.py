@@ -1,7 +1,7 @@
 """keep_freed_memory: the C library keeps freed memory for the next buffers of a process.
 
 By default glibc maps large buffers when they are allocated, and unmaps the free end of the heap when buffers
-are freed: whoever frees and allocates again pays for hundreds of page faults each time.
+are freed, so each new buffer of a megabyte costs hundreds of page faults.
 """
 
 from __future__ import annotations
