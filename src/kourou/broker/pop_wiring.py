@@ -170,7 +170,6 @@ def in_flight_part(
                 queues=store.queues,
                 kernel=services.kernel,
                 store_host=services.store_host,
-                now_ms=services.now_ms,
             ),
             events=services.stats.events,
             monotonic_ms=services.monotonic_ms,

@@ -357,7 +357,6 @@ class BrokerServices:
                 appender=store.appender,
                 queues=store.queues,
                 delay_levels=delay_levels,
-                now_ms=now_ms,
                 delay=delayed.redirect,
             ),
             tasks=tasks,

@@ -281,9 +281,7 @@ def transactions_part(services: BrokerServices, transactions: Transactions) -> T
 def delayed_delivery(services: BrokerServices) -> DelayedDelivery:
     """The parts of delay levels and timers."""
     config, store, timers = services.live_config, services.store, services.timers
-    deliveries = DeliveryWriter(
-        cycles=services.cycles, appender=store.appender, queues=store.queues, now_ms=services.now_ms
-    )
+    deliveries = DeliveryWriter(cycles=services.cycles, appender=store.appender, queues=store.queues)
     return DelayedDelivery(
         config=config,
         store=store,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import TypeVar
 
 from kourou.store.index.index_service import IndexService
 from kourou.store.kernel import ReadRecords
@@ -21,7 +20,6 @@ from kourou.store.queue.cq_unit import UNIT, UNIT_BYTES
 
 _log = logging.getLogger(__name__)
 
-T = TypeVar("T")
 ArrivalHook = Callable[[Iterable[ConsumeQueue]], None]
 
 
@@ -47,24 +45,32 @@ class Dispatcher:
 
         Batches have to come in log order, each of them: units take the next place of their queue.
         """
-        for queue, queue_offset in batch.first_offsets.items():
-            if queue.max_queue_offset != queue_offset:
-                self._check_gone(queue, queue_offset)
-        for queue, units in batch.units.items():
-            raw = b"".join(units)
-            last_phy_offset, last_size, _ = UNIT.unpack_from(raw, len(raw) - UNIT_BYTES)
-            queue.append_units(raw, len(raw) // UNIT_BYTES, last_phy_offset + last_size)
+        first_offsets = batch.first_offsets
+        for queue, pieces in batch.units.items():
+            if queue.max_queue_offset != first_offsets[queue]:
+                self._check_gone(queue, first_offsets[queue])
+            units = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            last_phy_offset, last_size, _ = UNIT.unpack_from(units, len(units) - UNIT_BYTES)
+            queue.append_units(units, len(units) // UNIT_BYTES, last_phy_offset + last_size)
         if self._index is not None:
             self._index.collect_many(batch.indexed, batch.hashed_keys)
         self.dispatched_phy_offset = batch.end_phy_offset
         self.dispatched_timestamp = batch.store_timestamp
-        _call_all(self.on_publish, batch)
-        _call_all(self.on_arrival, batch.units)
+        for published in self.on_publish:
+            try:
+                published(batch)
+            except Exception:
+                _log_failed_hook(published)
+        self.arrived(batch.units)
         return batch.units
 
     def arrived(self, queues: Iterable[ConsumeQueue]) -> None:
         """Call the hooks for queues that have grown."""
-        _call_all(self.on_arrival, queues)
+        for arrived in self.on_arrival:
+            try:
+                arrived(queues)
+            except Exception:
+                _log_failed_hook(arrived)
 
     def _check_gone(self, queue: ConsumeQueue, queue_offset: int) -> None:
         # Its topic was deleted between put and publish: what is appended to it is never read.
@@ -134,10 +140,6 @@ def _put_each(queue: ConsumeQueue, queue_offset: int, units: bytes) -> bool:
     return any(puts)
 
 
-def _call_all(hooks: Iterable[Callable[[T], None]], argument: T) -> None:
-    for hook in hooks:
-        # The batch is stored and visible: a hook that fails must not keep its senders from their responses.
-        try:
-            hook(argument)
-        except Exception:
-            _log.exception("%r failed after a batch was published", hook)
+def _log_failed_hook(hook: object) -> None:
+    # The batch is stored and visible: a hook that fails must not keep its senders from their responses.
+    _log.exception("%r failed after a batch was published", hook)

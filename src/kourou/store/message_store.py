@@ -82,7 +82,6 @@ class MessageStore:
         kernel: Kernel | None = None,
     ) -> None:
         self._lock = lock
-        self._now_ms = now_ms
         self._kernel = kernel
         self.config = config
         self.checkpoint = StoreCheckpoint(files, config.checkpoint)
@@ -106,7 +105,10 @@ class MessageStore:
             self.log,
             max_message_bytes=config.max_message_bytes,
             store_host=config.store_host,
+            now_ms=now_ms,
         )
+        self.begin_cycle = self.appender.begin_cycle
+        """Fix the store timestamp of the commit cycle; returns it."""
         self.reader = MessageReader(
             self.log,
             max_transfer_bytes=config.max_transfer_bytes,
@@ -273,10 +275,6 @@ class MessageStore:
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         """The queue, made on first use."""
         return self.queues.get(topic, queue_id)
-
-    def begin_cycle(self) -> int:
-        """Fix the store timestamp of the commit cycle; returns it."""
-        return self.appender.begin_cycle(self._now_ms())
 
     def put_message(
         self,

@@ -153,7 +153,7 @@ def test_the_end_of_a_file_of_the_log(twins: Twins, above: int) -> None:
 def left(twins: Twins) -> int:
     """How many bytes a record may have that goes into the current file."""
     appender = twins.brokers[0].services.store.appender
-    appender.begin_cycle(NOW_MS)
+    appender.begin_cycle()
     room = appender.run_room()
     assert room is not None
     return room[1] - room[0]

@@ -31,8 +31,6 @@ from kourou.store.log.log_scanner import PIECE_BYTES, LogScanner
 from kourou.store.log.put_status import PutRefusedError, PutStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kourou.store.log.log_appender import LogAppender
     from kourou.store.queue.consume_queues import ConsumeQueues
     from kourou.transport.cycles import Cycles
@@ -234,18 +232,15 @@ class Deliveries:
 class DeliveryWriter:
     """Opens commit cycles for deliveries of one broker."""
 
-    def __init__(
-        self, *, cycles: Cycles, appender: LogAppender, queues: ConsumeQueues, now_ms: Callable[[], int]
-    ) -> None:
+    def __init__(self, *, cycles: Cycles, appender: LogAppender, queues: ConsumeQueues) -> None:
         self._cycles = cycles
         self._appender = appender
         self._queues = queues
-        self._now_ms = now_ms
 
     def begin(self, *, due_ms: int) -> Deliveries:
         """Deliveries of messages that are due at `due_ms`."""
         self._cycles.open()
-        if self._appender.begin_cycle(self._now_ms()) < due_ms:
+        if self._appender.begin_cycle() < due_ms:
             # The open commit cycle began before: its records would say that they were stored too early.
             self._cycles.renew()
         return Deliveries(self._cycles, self._appender, self._queues)

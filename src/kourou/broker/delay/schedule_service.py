@@ -190,7 +190,7 @@ class ScheduleService:
     def _delivery_ms(self) -> int:
         """Now, in steady time; at most the store timestamp that a delivery gets. A batch that is already open
         has an earlier one, by which a message would be delivered before its delay is over."""
-        stamp_ms = self._appender.begin_cycle(self._now_ms())
+        stamp_ms = self._appender.begin_cycle()
         return min(self._watch.steady_ms(), self._watch.steady_now_of(stamp_ms))
 
     def _due(self, units: Sequence[CqUnit], now_ms: int) -> Sequence[CqUnit]:

@@ -7,7 +7,6 @@ one that is otherwise ends the run, and ReviveService puts it (revive_service.py
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kourou.protocol.layout import Buffer
@@ -50,14 +49,12 @@ class RevivedRuns:
         queues: ConsumeQueues,
         kernel: KernelStatus,
         store_host: bytes,
-        now_ms: Callable[[], int],
     ) -> None:
         self._cycles = cycles
         self._appender = appender
         self._queues = queues
         self._kernel = kernel
         self._store_host = store_host
-        self._now_ms = now_ms
 
     @property
     def is_usable(self) -> bool:
@@ -71,7 +68,7 @@ class RevivedRuns:
         if kernel is None:
             return 0
         self._cycles.open()
-        self._appender.begin_cycle(self._now_ms())
+        self._appender.begin_cycle()
         encoded = self._encoded(kernel, source, records, units, self._queues.get(topic, queue_id))
         if encoded is None:
             return 0

@@ -7,6 +7,7 @@ messages are waiting, and before any figure is read (`BrokerStatsManager.settle`
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Final
 
@@ -15,6 +16,7 @@ import numpy as np
 from kourou.broker.stats.broker_stats import SIZE_BOUNDS, BrokerStatsManager
 from kourou.protocol.layout import CQ_UNIT
 from kourou.store.log.put_batch import PutBatch
+from kourou.store.queue.consume_queue import ConsumeQueue
 
 _SIZE: Final = CQ_UNIT.part("size", is_padded=True)
 _UNIT_COLUMNS: Final = np.dtype(CQ_UNIT.dtype())
@@ -22,18 +24,18 @@ _UNIT_COLUMNS: Final = np.dtype(CQ_UNIT.dtype())
 _MANY_UNITS: Final = 64
 # So much waits at most: few kilobytes, and well below a millisecond to count it.
 _MAX_WAITING_CYCLES: Final = 256
-_MAX_WAITING_BYTES: Final = 256 * CQ_UNIT.size
+_MAX_WAITING_MESSAGES: Final = 256
 
 
-class _Waiting:
-    """What of one topic is not counted yet: its units, and how many cycles had them."""
+class _Topic:
+    """What is to be counted of one topic: its units, how many cycles had them, and which was the last."""
 
-    __slots__ = ("cycle", "cycles", "pieces")
+    __slots__ = ("cycles", "last_cycle", "pieces")
 
     def __init__(self) -> None:
         self.pieces: list[bytes] = []
         self.cycles = 0
-        self.cycle = 0
+        self.last_cycle = -1
 
 
 class StoreStats:
@@ -42,44 +44,43 @@ class StoreStats:
     def __init__(self, stats: BrokerStatsManager, now_ms: Callable[[], int]) -> None:
         self._stats = stats
         self._now_ms = now_ms
-        self._topics: dict[str, _Waiting] = {}
-        # How many cycles had so many bytes of units, and took so long.
-        self._cycles: dict[tuple[int, int], int] = {}
-        self._cycle = 0
-        self._waiting_bytes = 0
+        # Of each cycle that is not counted yet: its units, and how long it took.
+        self._cycles: list[tuple[dict[ConsumeQueue, list[bytes]], int]] = []
+        self._waiting_messages = 0
         stats.settle = self.count
 
     def published(self, batch: PutBatch) -> None:
         """Count the messages of a batch, now or later."""
-        self._cycle += 1
-        topics, size_bytes = self._topics, 0
-        for queue, pieces in batch.units.items():
-            waiting = topics.get(queue.topic)
-            if waiting is None:
-                waiting = topics[queue.topic] = _Waiting()
-            units = b"".join(pieces)
-            size_bytes += len(units)
-            waiting.pieces.append(units)
-            if waiting.cycle != self._cycle:
-                waiting.cycle = self._cycle
-                waiting.cycles += 1
-        case = size_bytes, self._now_ms() - batch.store_timestamp
-        self._cycles[case] = self._cycles.get(case, 0) + 1
-        self._waiting_bytes += size_bytes
-        if self._waiting_bytes >= _MAX_WAITING_BYTES or self._cycle >= _MAX_WAITING_CYCLES:
+        cycles = self._cycles
+        cycles.append((batch.units, self._now_ms() - batch.store_timestamp))
+        self._waiting_messages += batch.message_count
+        if self._waiting_messages >= _MAX_WAITING_MESSAGES or len(cycles) >= _MAX_WAITING_CYCLES:
             self.count()
 
     def count(self) -> None:
         """Count what was published and waits."""
         if not self._cycles:
             return
-        topics, self._topics = self._topics, {}
-        cycles, self._cycles = self._cycles, {}
-        self._cycle = self._waiting_bytes = 0
-        for (size_bytes, elapsed_ms), times in cycles.items():
+        cycles, self._cycles = self._cycles, []
+        self._waiting_messages = 0
+        topics: defaultdict[str, _Topic] = defaultdict(_Topic)
+        # How many cycles had so many bytes of units, and took so long.
+        cases: dict[tuple[int, int], int] = {}
+        for number, (units, elapsed_ms) in enumerate(cycles):
+            size_bytes = 0
+            for queue, pieces in units.items():
+                topic = topics[queue.topic]
+                topic.pieces += pieces
+                if topic.last_cycle != number:
+                    topic.last_cycle = number
+                    topic.cycles += 1
+                size_bytes += sum(map(len, pieces))
+            case = size_bytes, elapsed_ms
+            cases[case] = cases.get(case, 0) + 1
+        for (size_bytes, elapsed_ms), times in cases.items():
             self._stats.cycle_put(size_bytes // CQ_UNIT.size, elapsed_ms, times)
-        for topic, waiting in topics.items():
-            _count_topic(self._stats, topic, waiting.cycles, b"".join(waiting.pieces))
+        for name, topic in topics.items():
+            _count_topic(self._stats, name, topic.cycles, b"".join(topic.pieces))
 
 
 def _count_topic(stats: BrokerStatsManager, topic: str, cycles: int, units: bytes) -> None:

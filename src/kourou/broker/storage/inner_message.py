@@ -102,14 +102,12 @@ class MessageWriter:
         appender: LogAppender,
         queues: ConsumeQueues,
         delay_levels: tuple[int, ...],
-        now_ms: Callable[[], int],
         delay: Callable[[InnerMessage], None],
     ) -> None:
         self._cycles = cycles
         self._appender = appender
         self._queues = queues
         self._delay_levels = delay_levels
-        self._now_ms = now_ms
         self.delay = delay
 
     def put(self, message: InnerMessage, done: PutDone | None, *, wait: bool = False) -> None:
@@ -142,7 +140,7 @@ class MessageWriter:
         """The same where the code of the tags and the index keys are known already."""
         self._cycles.open()
         if message.topic == SCHEDULE_TOPIC:  # its queues keep the time of delivery there
-            now_ms = self._appender.begin_cycle(self._now_ms())
+            now_ms = self._appender.begin_cycle()
             code_of_tags = deliver_timestamp(self._delay_levels, message.queue_id + 1, now_ms)
         self._appender.put(
             self._queues.get(message.topic, message.queue_id),

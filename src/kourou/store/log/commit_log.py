@@ -196,14 +196,14 @@ class CommitLog:
 
     def write_parts(self, start_phy_offset: int, parts: Sequence[Buffer]) -> None:
         """Like `write`, for bytes in parts: large ones are not copied before."""
+        log_file = self._writable(start_phy_offset)
+        position = start_phy_offset - log_file.start_phy_offset
         if len(parts) == 1:
-            log_file = self._writable(start_phy_offset)
-            log_file.file.pwrite(parts[0], start_phy_offset - log_file.start_phy_offset)
+            log_file.file.pwrite(parts[0], position)
         elif sum(map(len, parts)) < len(parts) * _JOIN_BELOW_BYTES:
-            self.write(start_phy_offset, b"".join(parts))
+            log_file.file.pwrite(b"".join(parts), position)
         else:
-            log_file = self._writable(start_phy_offset)
-            log_file.file.pwritev(parts, start_phy_offset - log_file.start_phy_offset)
+            log_file.file.pwritev(parts, position)
 
     def undo(self, start_phy_offset: int, end_phy_offset: int) -> None:
         """Zero what a failed batch may have left between the two, or raise OSError."""

@@ -80,8 +80,11 @@ class LogAppender:
     `refusal` is why puts are refused, for the moment or (`is_fenced`) for good.
     """
 
-    def __init__(self, log: CommitLog, *, max_message_bytes: int, store_host: bytes) -> None:
+    def __init__(
+        self, log: CommitLog, *, max_message_bytes: int, store_host: bytes, now_ms: Callable[[], int]
+    ) -> None:
         self._log = log
+        self._now_ms = now_ms
         self._file_bytes = log.file_bytes
         self._store_host = store_host
         self._batch: PutBatch | None = None
@@ -136,12 +139,14 @@ class LogAppender:
 
     # -- gathering -------------------------------------------------------------------------------
 
-    def begin_cycle(self, now_ms: int) -> int:
+    def begin_cycle(self) -> int:
         """Fix the store timestamp of the commit cycle; return it. It follows small corrections of the clock
         only forward, and a clock that was set back at once. What is pending already belongs to the cycle
         before, which goes on: one batch, one timestamp."""
-        if self._batch is None and (now_ms > self.cycle_ms or self.cycle_ms - now_ms >= _SET_BACK_MS):
-            self.cycle_ms = now_ms
+        if self._batch is None:
+            now_ms, cycle_ms = self._now_ms(), self.cycle_ms
+            if now_ms > cycle_ms or cycle_ms - now_ms >= _SET_BACK_MS:
+                self.cycle_ms = now_ms
         return self.cycle_ms
 
     def put(
@@ -198,6 +203,7 @@ class LogAppender:
             raise self._unfit(body, properties, size, error) from error
         batch.end_phy_offset = end_phy_offset = phy_offset + size
         batch.puts.append((done, phy_offset, queue_offset, wait))
+        batch.message_count += 1
         if is_listed:
             units = batch.units.get(queue) or batch.grow(queue, queue_offset)
             units.append(_pack_unit(phy_offset, size, tags_code))
@@ -260,7 +266,7 @@ class LogAppender:
         self._list_batch(batch, queue, entries, phy_offsets, sizes)
         count = len(entries)
         batch.puts.append((all_done, phy_offsets[-1], queue_offset + count - 1, wait))
-        batch.untold_messages += count - 1
+        batch.message_count += count
         queue.next_queue_offset = queue_offset + count
 
     def prepare(self, queue: ConsumeQueue) -> RecordEncoder:
@@ -301,7 +307,7 @@ class LogAppender:
         batch = self._batch
         assert batch is not None, "a run is put where `run_room` says"
         batch.puts.append((done, batch.end_phy_offset, 0, True))
-        batch.untold_messages += messages - 1
+        batch.message_count += messages
         batch.parts += records
         batch.end_phy_offset += sum(map(len, records))
         batch.hashed_keys.append(hashed_keys)

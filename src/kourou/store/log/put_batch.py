@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from kourou.protocol.layout import Buffer
 from kourou.store.log.put_status import PutStatus
@@ -28,10 +28,6 @@ IndexedRecord: TypeAlias = tuple[str, Sequence[str], int, int]
 GrownQueue: TypeAlias = tuple[ConsumeQueue, int, bytes]
 """A queue, its next offset before, and units for it."""
 
-_NOBODY: Final = 0
-_UNWAITED: Final = 1
-_ALL: Final = 2
-
 
 RunRoom: TypeAlias = tuple[int, int, int, int, int]
 """Where a run of records may go: its phy_offset, behind which no record may end, the time of the cycle, and
@@ -45,6 +41,7 @@ class BatchMark(NamedTuple):
     queue_offset: int
     units: int
     puts: int
+    message_count: int
     indexed: int
     writes: int
     parts: int
@@ -59,18 +56,17 @@ class PutBatch:
     """
 
     __slots__ = (
-        "_told",
         "end_phy_offset",
         "first_offsets",
         "hashed_keys",
         "indexed",
         "last_phy_offset",
+        "message_count",
         "parts",
         "puts",
         "start_phy_offset",
         "store_timestamp",
         "units",
-        "untold_messages",
         "writes",
     )
 
@@ -82,26 +78,20 @@ class PutBatch:
         self.parts: list[Buffer] = []
         self.writes: list[tuple[int, list[Buffer]]] = [(start_phy_offset, self.parts)]
         self.last_phy_offset = last_phy_offset
+        # The senders without an answer, and the number of messages: some came together, and have one sender.
         self.puts: list[Put] = []
-        # Messages beside those of `puts`: of some that came together one is told for all.
-        self.untold_messages = 0
+        self.message_count = 0
         # Each piece has the bytes of one unit or more.
         self.units: dict[ConsumeQueue, list[bytes]] = {}
         self.first_offsets: dict[ConsumeQueue, int] = {}
         # What to index: records with their keys, and keys that are hashed already (rows of HASHED_KEYS).
         self.indexed: list[IndexedRecord] = []
         self.hashed_keys: list[bytes] = []
-        self._told = _NOBODY
 
     @property
     def size_bytes(self) -> int:
         """How much will be written."""
         return self.end_phy_offset - self.start_phy_offset
-
-    @property
-    def message_count(self) -> int:
-        """How many messages there are in it."""
-        return len(self.puts) + self.untold_messages
 
     def begin_file(self, phy_offset: int, last_phy_offset: int) -> None:
         """The next record lies at `phy_offset`, in a file of its own."""
@@ -123,6 +113,7 @@ class PutBatch:
             queue.next_queue_offset,
             len(self.units.get(queue, ())),
             len(self.puts),
+            self.message_count,
             len(self.indexed),
             len(self.writes),
             len(self.parts),
@@ -139,6 +130,7 @@ class PutBatch:
         else:
             del self.units[mark.queue][mark.units :]
         del self.puts[mark.puts :]
+        self.message_count = mark.message_count
         del self.indexed[mark.indexed :]
         del self.writes[mark.writes :]
         self.parts = self.writes[-1][1]
@@ -153,19 +145,16 @@ class PutBatch:
 
     def answer_unwaited(self, status: PutStatus) -> None:
         """Tell the senders that do not wait for the flush."""
-        if self._told == _NOBODY:
-            self._told = _UNWAITED
-            self._tell(status, True, False)
+        waiting = [put for put in self.puts if put[3]]
+        self.puts = [put for put in self.puts if not put[3]]
+        self.answer(status)
+        self.puts = waiting
 
     def answer(self, status: PutStatus) -> None:
         """Answer every send that was not answered before; a second call answers none."""
-        told, self._told = self._told, _ALL
-        if told != _ALL:
-            self._tell(status, told == _NOBODY, True)
-
-    def _tell(self, status: PutStatus, unwaited: bool, waiting: bool) -> None:
-        for done, phy_offset, queue_offset, waits in self.puts:
-            if done is not None and (waiting if waits else unwaited):
+        puts, self.puts = self.puts, []
+        for done, phy_offset, queue_offset, _ in puts:
+            if done is not None:
                 # One sender's trouble must not cost the others their answers.
                 try:
                     done(status, phy_offset, queue_offset)

@@ -190,7 +190,6 @@ def transactions_of(root: Path, store: MessageStore) -> Transactions:
         appender=store.appender,
         queues=store.queues,
         delay_levels=store.config.delay_levels,
-        now_ms=tables.clock,
         delay=lambda message: None,
     )
     return Transactions(
