@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 OUR_SINK = "Kourou's sink"
 KAFKA_SINK = "Kafka's sink"
+READY = "ready batches in Python"
+"""The ceiling of a source in Python (_ready_batches.py)."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,21 @@ def _kafka(width: str) -> Callable[[SparkSession, Place], DataFrame]:
     return frame
 
 
+def _ready(width: str) -> Callable[[SparkSession, Place], DataFrame]:
+    def frame(spark: SparkSession, place: Place) -> DataFrame:
+        from benchmarks._ready_batches import ReadyBatches
+
+        spark.dataSource.register(ReadyBatches)
+        reader = (
+            spark.read.format(ReadyBatches.name()).option("topic", place.topic).option("rows", place.rows)
+        )
+        reader = reader.option("queues", place.queues).option("topic", place.topic)
+        reader = reader.option("valueBytes", place.size_bytes)
+        return _of_width(reader, width)
+
+    return frame
+
+
 def _parquet(width: str) -> Callable[[SparkSession, Place], DataFrame]:
     def frame(spark: SparkSession, place: Place) -> DataFrame:
         rows = spark.read.parquet(str(place.parquet))
@@ -126,10 +143,12 @@ SOURCES = (
     PARQUET,
     STORE,
     Source("store folder, verifyCrc=false", "kafka", _store("kafka", verify_crc=False)),
+    Source(READY, "kafka", _ready("kafka")),
     Source("Kafka", "value", _kafka("value")),
     Source("Kourou", "value", _ours("value")),
     Source("Parquet", "value", _parquet("value")),
     Source("store folder", "value", _store("value")),
+    Source(READY, "value", _ready("value")),
     Source("Kourou", "own", _ours("own")),
     Source("store folder", "own", _store("own")),
 )
