@@ -53,6 +53,7 @@ FITS = (f"{_KERNEL_TESTS}/test_units_fit.py",)
 SHARES = ("tests/unit/broker/pull/test_cold_read_share.py",)
 SLOTS = (f"{_KERNEL_TESTS}/test_link_entries.py",)
 CYCLES = ("tests/unit/broker/storage/test_commit_cycle.py",)
+LONE_RUNS = ("tests/unit/broker/storage/test_lone_runs.py",)
 PUTS = tuple(
     f"tests/unit/store/log/test_{name}.py" for name in ("log_appender", "put_batch", "put_many_records")
 )
@@ -163,7 +164,8 @@ MUTANTS = (
     Mutant(KERNEL, "        && compare_names(ahead->topic, topic) == 0)", "        )", SIGNED),
     Mutant(KERNEL, "if (block + 1 == blocks[lane]) {", "if (block + 1 == blocks[longest]) {", HASHES),
     # -- the commit cycle ------------------------------------------------------------------------
-    Mutant(CYCLE, "            failed.batch.answer(failed.status)\n", "", CYCLES),
+    Mutant(CYCLE, "        failed.batch.answer(failed.status)\n", "", CYCLES),
+    Mutant(CYCLE, "            sends.answer(run, failed.status)\n", "", LONE_RUNS),
     Mutant(CYCLE, "if self.waits_for_flush or self._flushing:", "if self.waits_for_flush:", CYCLES),
     Mutant(
         CYCLE,

@@ -35,7 +35,7 @@ from kourou.store.kernel import (
     SendsEnd,
     choose_kernel,
 )
-from kourou.store.log.put_batch import GrownQueue, PutBatch, RunRoom
+from kourou.store.log.put_batch import GrownQueue, RunRoom
 from kourou.testing.clock import FakeClock
 from kourou.testing.memory_transport import MemoryTransport
 from kourou.transport.connection import Connection, InboundBudget
@@ -135,8 +135,8 @@ class FedBroker:
         }
         return cast(Kernel, SimpleNamespace(encode_sends=encode_sends, **functions))
 
-    def _published(self, batch: PutBatch) -> None:
-        self.messages += batch.message_count
+    def _published(self, _: Sequence[GrownQueue], messages: int, __: int) -> None:
+        self.messages += messages
 
     @property
     def has_kernel(self) -> bool:

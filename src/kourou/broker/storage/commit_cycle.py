@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 from kourou.clock import monotonic_ms
 from kourou.store.flusher import AckLine, Flusher
+from kourou.store.kernel import EncodedSends
 from kourou.store.log.put_batch import PutBatch, PutFailedError
 from kourou.store.log.put_status import PutStatus
 from kourou.store.message_store import MessageStore
@@ -38,6 +39,22 @@ class Replicas(Protocol):
 
     def mark(self, end_phy_offset: int) -> int:
         """How far enough slaves are."""
+        ...
+
+
+class FastSends(Protocol):
+    """The sends that the compiled kernel encodes when the commit cycle ends (send/fast_send_path.py)."""
+
+    def put(self) -> None:
+        """Leave them pending, as all other messages of the commit cycle."""
+        ...
+
+    def take_run(self) -> EncodedSends | None:
+        """All of them as a run that is alone in the commit cycle; None: they are pending."""
+        ...
+
+    def answer(self, run: EncodedSends, status: PutStatus) -> None:
+        """Answer the senders of a run; never raises."""
         ...
 
 
@@ -74,6 +91,9 @@ class CommitCycle:
         # Called once, before the open commit cycle is written: they put what was collected for it. Each adds
         # itself when it collects the first of that, also while others are called.
         self.before_write: list[Callable[[], None]] = []
+        # The sends that were collected for the open commit cycle, if any were; like `before_write`, but what
+        # is alone in its commit cycle takes fewer steps.
+        self.fast_sends: FastSends | None = None
         # Called after the log has grown.
         self.after_write: list[Callable[[], None]] = []
         # What the last write failed of; None: it did not.
@@ -85,22 +105,30 @@ class CommitCycle:
 
     def end(self) -> None:
         """Write what the commit cycle has gathered, and do what follows from that."""
-        before_write = self.before_write
+        before_write, sends = self.before_write, self.fast_sends
+        if sends is not None:
+            self.fast_sends = None
+            if (
+                before_write
+                or self.waits_for_flush
+                or self.waiting_messages
+                or self.replicas is not None
+                or self.may_acknowledge is not None
+            ):
+                sends.put()
+            elif (run := sends.take_run()) is not None:
+                self._end_run(sends, run)
+                return
         while before_write:
             before_write.pop(0)()
         try:
             batch = self._store.write_cycle()
         except PutFailedError as failed:
-            self.write_problem = str(failed)
-            self._count_failed(failed.batch.message_count)
-            failed.batch.answer(failed.status)
+            self._fail(failed)
             return
         if batch is None:
             return
-        self.write_problem = None
-        self.written_messages += batch.message_count
-        for grown in self.after_write:
-            grown()
+        self._written(batch.message_count)
         # While older ones wait, newer ones do too: readers see messages in the order of the log.
         if not (self.waits_for_flush or self.waiting_messages or self.replicas is not None):
             self._confirm(batch)
@@ -112,6 +140,31 @@ class CommitCycle:
         else:
             self._wait(batch)
             self._replicate(batch)
+
+    def _end_run(self, sends: FastSends, run: EncodedSends) -> None:
+        """End a commit cycle that is one run of sends, for which nothing waits: `end` in fewer steps."""
+        _, messages, records, hashed_keys, _, grown, _ = run
+        store = self._store
+        try:
+            end_phy_offset = store.write_run(messages, records, hashed_keys, grown)
+        except PutFailedError as failed:
+            self._fail(failed)
+            sends.answer(run, failed.status)
+            return
+        self._written(messages)
+        store.publish_run(grown, hashed_keys, messages, end_phy_offset, store.appender.cycle_ms)
+        sends.answer(run, PutStatus.PUT_OK)
+
+    def _fail(self, failed: PutFailedError) -> None:
+        self.write_problem = str(failed)
+        self._count_failed(failed.batch.message_count)
+        failed.batch.answer(failed.status)
+
+    def _written(self, messages: int) -> None:
+        self.write_problem = None
+        self.written_messages += messages
+        for grown in self.after_write:
+            grown()
 
     def _wait(self, batch: PutBatch) -> None:
         batch.answer_unwaited(PutStatus.PUT_OK)
