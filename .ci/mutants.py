@@ -165,7 +165,9 @@ MUTANTS = (
     Mutant(KERNEL, "if (block + 1 == blocks[lane]) {", "if (block + 1 == blocks[longest]) {", HASHES),
     # -- the commit cycle ------------------------------------------------------------------------
     Mutant(CYCLE, "        failed.batch.answer(failed.status)\n", "", CYCLES),
-    Mutant(CYCLE, "            sends.answer(run, failed.status)\n", "", LONE_RUNS),
+    Mutant(CYCLE, "            sends.answer(answers, messages, cycle_ms, failed.status)\n", "", LONE_RUNS),
+    Mutant(CYCLE, "                or self.waiting_messages\n", "", LONE_RUNS),
+    Mutant(CYCLE, "                before_write\n                or ", "                ", LONE_RUNS),
     Mutant(CYCLE, "if self.waits_for_flush or self._flushing:", "if self.waits_for_flush:", CYCLES),
     Mutant(
         CYCLE,
@@ -205,6 +207,8 @@ MUTANTS = (
     Mutant(APPENDER, "            keys = ()\n", "            pass\n", PUTS),
     Mutant(APPENDER, "        self._log.max_phy_offset = batch.end_phy_offset\n", "", PUTS),
     Mutant(APPENDER, "            if self._half_written_end:\n", "            if False:\n", PUTS),
+    Mutant(APPENDER, "            or self._half_written_end\n", "", LONE_RUNS),
+    Mutant(APPENDER, "            or self.may_write is not None\n", "", LONE_RUNS),
     Mutant(APPENDER, "                self.fence(reason)\n", "                pass\n", PUTS),
     # -- reading ---------------------------------------------------------------------------------
     Mutant(
@@ -240,7 +244,7 @@ MUTANTS = (
     Mutant(FAST_PATH, " and admission.is_fast_path_open", "", FAST),
     Mutant(FAST_PATH, "runs < _MAX_RUNS", "True", SENDS),
     Mutant(FAST_PATH, "max(start, position)", "start", SENDS),
-    Mutant(FAST_PATH, "            if status is not _PUT_OK:\n", "            if False:\n", SENDS),
+    Mutant(FAST_PATH, "if status is not _PUT_OK:\n", "if False:\n", SENDS),
     Mutant(FAST_PATH, '            self._status.fail("a send")\n', "", SENDS),
 )
 

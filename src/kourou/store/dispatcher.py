@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 from kourou.store.index.index_service import IndexService
 from kourou.store.kernel import ReadRecords
@@ -27,12 +28,23 @@ PublishHook = Callable[[Sequence[GrownQueue], int, int], None]
 _unpack_unit = UNIT.unpack_from
 
 
+class Polls(Protocol):
+    """Requests that wait for messages; most of the time there are none."""
+
+    held_count: int
+
+    def arrived(self, queues: Iterable[ConsumeQueue], /) -> None:
+        """These queues have grown."""
+        ...
+
+
 class Dispatcher:
     """Owned by the store's thread. `dispatched_phy_offset`: the log is derived up to there.
     `queued_phy_offset`: records below it that are dispatched again are for the index only. The queues
     have them, or have lost them with their topic.
 
-    Hooks, called after each batch or run: `on_publish`, and `on_arrival` with the queues that grew.
+    Hooks, called after each batch or run: `on_publish`; with the queues that grew `polls` that hold requests
+    and `on_arrival`; with a queue of its topic that of `on_arrival_in`.
     """
 
     def __init__(self, queues: ConsumeQueues, index: IndexService | None) -> None:
@@ -41,7 +53,9 @@ class Dispatcher:
         self.dispatched_phy_offset = 0
         self.dispatched_timestamp = 0
         self.queued_phy_offset = 0
+        self.polls: Sequence[Polls] = ()
         self.on_arrival: list[ArrivalHook] = []
+        self.on_arrival_in: dict[str, ArrivalHook] = {}
         self.on_publish: list[PublishHook] = []
 
     def publish(self, batch: PutBatch) -> None:
@@ -78,19 +92,19 @@ class Dispatcher:
                 published(grown, messages, store_timestamp)
             except Exception:
                 _log_failed_hook(published)
-        for arrived in self.on_arrival:
-            try:
-                arrived(queues)
-            except Exception:
-                _log_failed_hook(arrived)
+        self.arrived(queues)
 
     def arrived(self, queues: Iterable[ConsumeQueue]) -> None:
-        """Call the hooks for queues that have grown."""
-        for arrived in self.on_arrival:
-            try:
-                arrived(queues)
-            except Exception:
-                _log_failed_hook(arrived)
+        """Call what waits for messages: these queues have grown."""
+        for polls in self.polls:
+            if polls.held_count:
+                _call(polls.arrived, queues)
+        by_topic = self.on_arrival_in
+        for queue in queues:
+            if queue.topic in by_topic:
+                _call(by_topic[queue.topic], (queue,))
+        for hook in self.on_arrival:
+            _call(hook, queues)
 
     def _check_gone(self, queue: ConsumeQueue, queue_offset: int) -> None:
         # Its topic was deleted between put and publish: what is appended to it is never read.
@@ -158,6 +172,13 @@ def _put_each(queue: ConsumeQueue, queue_offset: int, units: bytes) -> bool:
     """Put units that do not simply continue their queue; whether it grew."""
     puts = [queue.put(queue_offset + row, *unit) for row, unit in enumerate(UNIT.iter_unpack(units))]
     return any(puts)
+
+
+def _call(hook: ArrivalHook, queues: Iterable[ConsumeQueue]) -> None:
+    try:
+        hook(queues)
+    except Exception:
+        _log_failed_hook(hook)
 
 
 def _log_failed_hook(hook: object) -> None:

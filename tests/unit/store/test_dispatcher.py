@@ -58,8 +58,9 @@ def test_hooks_are_called_for_every_batch_after_it_is_visible(store: MessageStor
 
     store.dispatcher.on_publish.append(lambda grown, messages, _: received.append((len(grown), messages)))
     store.dispatcher.on_arrival.append(arrived)
+    store.dispatcher.on_arrival_in |= {"orders": arrived, "others": arrived}
     store.publish(written(store, 0, 1, 0))
-    assert received == [(2, 3), (0, 2), (1, 1)]
+    assert received == [(2, 3)] + [(0, 2), (1, 1)] * 2
 
 
 def test_a_hook_that_fails_does_not_stop_the_others(

@@ -196,7 +196,7 @@ class FastSendPath:
         if undo:
             self._windows.undo.append(undo)
         # Of what was sent, nothing is kept for as long as senders wait for a sync.
-        done = partial(self._stored, answers, messages, self._appender.cycle_ms)
+        done = partial(self.answer, answers, messages, self._appender.cycle_ms)
         self._appender.put_run(messages, records, hashed_keys, grown, done)
         return end
 
@@ -205,7 +205,7 @@ class FastSendPath:
         admission = self._admission
         if not (self._status.current.kernel is not None and admission.is_fast_path_open):
             return None
-        ruling, signed = admission.ruling, admission.signed_sends
+        ruling, signed, blocks = admission.ruling, admission.signed_sends, self._windows.blocks
         try:
             return self._encode_sends(
                 senders,
@@ -215,7 +215,7 @@ class FastSendPath:
                 ruling,
                 None if signed is None else signed.accounts_under(ruling, self._signing_state),
                 self._queues.by_topic,
-                (self._producers.slots, self._windows.blocks, self._windows.begin_run()),
+                (self._producers.slots, blocks, self._windows.begin_run() if blocks else 0),
                 *room,
             )
         except Exception:
@@ -235,30 +235,27 @@ class FastSendPath:
 
     # -- answering -------------------------------------------------------------------------------
 
-    def answer(self, run: EncodedSends, status: PutStatus) -> None:
-        """Answer the senders of a run that was alone in its commit cycle; never raises."""
-        try:
-            self._stored(run[4], run[1], self._appender.cycle_ms, status, 0, 0)
-        except Exception:
-            _log.exception("cannot notify the senders of a run of %s", status.name)
-
-    def _stored(
+    def answer(
         self,
         answered: Sequence[tuple[Any, bytes]],
         messages: int,
         cycle_ms: int,
         status: PutStatus,
-        _: int,
-        __: int,
+        _: int = 0,
+        __: int = 0,
     ) -> None:
-        """Answer the senders; all of them share one fate. The answers are for the best one."""
-        for connection, answers in answered:
-            if status is not _PUT_OK:
-                frames = FrameDecoder().feed(answers)
-                answers = b"".join(self._answer.changed(frame, status) for frame in frames)
-            connection.send(answers)
-        if self.on_stored is not None:
-            self.on_stored(messages, status, cycle_ms)
+        """Answer the senders of a run; all of them share one fate. The answers are for the best one. Never
+        raises."""
+        try:
+            for connection, answers in answered:
+                if status is not _PUT_OK:
+                    frames = FrameDecoder().feed(answers)
+                    answers = b"".join(self._answer.changed(frame, status) for frame in frames)
+                connection.send_at_end(answers)
+            if self.on_stored is not None:
+                self.on_stored(messages, status, cycle_ms)
+        except Exception:
+            _log.exception("cannot notify the senders of a run of %s", status.name)
 
 
 def _bytes_of(piece: SentPiece) -> bytes:

@@ -10,8 +10,8 @@ A master of a fail-over set whose reign has ended acknowledges nothing that it h
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
 
 from kourou.clock import monotonic_ms
 from kourou.store.flusher import AckLine, Flusher
@@ -53,7 +53,9 @@ class FastSends(Protocol):
         """All of them as a run that is alone in the commit cycle; None: they are pending."""
         ...
 
-    def answer(self, run: EncodedSends, status: PutStatus) -> None:
+    def answer(
+        self, answered: Sequence[tuple[Any, bytes]], messages: int, cycle_ms: int, status: PutStatus, /
+    ) -> None:
         """Answer the senders of a run; never raises."""
         ...
 
@@ -128,7 +130,8 @@ class CommitCycle:
             return
         if batch is None:
             return
-        self._written(batch.message_count)
+        self.written_messages += batch.message_count
+        self._written()
         # While older ones wait, newer ones do too: readers see messages in the order of the log.
         if not (self.waits_for_flush or self.waiting_messages or self.replicas is not None):
             self._confirm(batch)
@@ -143,27 +146,29 @@ class CommitCycle:
 
     def _end_run(self, sends: FastSends, run: EncodedSends) -> None:
         """End a commit cycle that is one run of sends, for which nothing waits: `end` in fewer steps."""
-        _, messages, records, hashed_keys, _, grown, _ = run
+        _, messages, records, hashed_keys, answers, grown, _ = run
         store = self._store
+        cycle_ms = store.appender.cycle_ms
         try:
             end_phy_offset = store.write_run(messages, records, hashed_keys, grown)
         except PutFailedError as failed:
             self._fail(failed)
-            sends.answer(run, failed.status)
+            sends.answer(answers, messages, cycle_ms, failed.status)
             return
-        self._written(messages)
-        store.publish_run(grown, hashed_keys, messages, end_phy_offset, store.appender.cycle_ms)
-        sends.answer(run, PutStatus.PUT_OK)
+        self.written_messages += messages
+        if self.after_write or self.write_problem is not None:
+            self._written()
+        store.publish_run(grown, hashed_keys, messages, end_phy_offset, cycle_ms)
+        sends.answer(answers, messages, cycle_ms, PutStatus.PUT_OK)
 
     def _fail(self, failed: PutFailedError) -> None:
         self.write_problem = str(failed)
         self._count_failed(failed.batch.message_count)
         failed.batch.answer(failed.status)
 
-    def _written(self, messages: int) -> None:
+    def _written(self) -> None:
         self.write_problem = None
-        self.written_messages += messages
-        for grown in self.after_write:
+        for grown in tuple(self.after_write):  # a slave that is gone may leave it
             grown()
 
     def _wait(self, batch: PutBatch) -> None:

@@ -51,7 +51,8 @@ class Sends:
         unit = UNIT.pack(room[0], len(record), 0)
         return (1, 0, 0), 1, [record], b"", [], [(queue, queue.next_queue_offset, unit)], b""
 
-    def answer(self, run: EncodedSends, status: PutStatus) -> None:
+    def answer(self, answered: object, messages: int, cycle_ms: int, status: PutStatus) -> None:
+        assert (messages, cycle_ms) == (1, NOW_MS)
         self.reported.append(status)
 
     def _done(self, status: PutStatus, _: int, __: int) -> None:
