@@ -87,10 +87,7 @@ class FastSendPath:
         self._targets = targets
         self._answer = answer
         self._setup: SendSetup = (
-            own_properties,
-            SLOW_PATH_PROPERTIES,
-            answer.kernel_templates,
-            store_host,
+            kernel.send_setup(own_properties, SLOW_PATH_PROPERTIES, answer.kernel_templates, store_host),
             self._new_queue,
         )
         # Called for each run that is answered: messages, status, the time of its commit cycle.
