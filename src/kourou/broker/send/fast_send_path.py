@@ -135,15 +135,13 @@ class FastSendPath:
 
     # -- putting ---------------------------------------------------------------------------------
 
-    def put(self) -> None:
-        """Leave the collected sends pending."""
-        senders = self._taken()
-        self._put(senders, self._put_run(senders))
-
-    def take_run(self) -> EncodedSends | None:
-        """The collected sends as a run that is alone in its commit cycle; None: they are pending."""
-        senders = self._taken()
-        room = self._appender.lone_run_room()
+    def put(self, *, is_alone: bool = False) -> EncodedSends | None:
+        """Leave the collected sends pending; or return them as a run, if that may be alone in its commit
+        cycle and all of them are ordinary."""
+        senders = list(self._gathered.values())
+        self._gathered.clear()
+        self._gathered_bytes = 0
+        room = self._appender.lone_run_room() if is_alone else None
         if room is None:
             self._put(senders, self._put_run(senders))
             return None
@@ -153,13 +151,6 @@ class FastSendPath:
             return run
         self._put(senders, _BEGIN if run is None else self._pend(run))
         return None
-
-    def _taken(self) -> list[Sender]:
-        """What was collected, which is forgotten here."""
-        senders = list(self._gathered.values())
-        self._gathered.clear()
-        self._gathered_bytes = 0
-        return senders
 
     def _put(self, senders: list[Sender], end: SendsEnd) -> None:
         """Put the sends behind `end`: the kernel has taken those before it."""

@@ -45,12 +45,9 @@ class Replicas(Protocol):
 class FastSends(Protocol):
     """The sends that the compiled kernel encodes when the commit cycle ends (send/fast_send_path.py)."""
 
-    def put(self) -> None:
-        """Leave them pending, as all other messages of the commit cycle."""
-        ...
-
-    def take_run(self) -> EncodedSends | None:
-        """All of them as a run that is alone in the commit cycle; None: they are pending."""
+    def put(self, *, is_alone: bool = False) -> EncodedSends | None:
+        """Leave them pending, as all other messages of the commit cycle; or return them as a run, if that may
+        be alone in it."""
         ...
 
     def answer(
@@ -110,15 +107,15 @@ class CommitCycle:
         before_write, sends = self.before_write, self.fast_sends
         if sends is not None:
             self.fast_sends = None
-            if (
+            is_alone = not (
                 before_write
                 or self.waits_for_flush
                 or self.waiting_messages
                 or self.replicas is not None
                 or self.may_acknowledge is not None
-            ):
-                sends.put()
-            elif (run := sends.take_run()) is not None:
+            )
+            run = sends.put(is_alone=is_alone)
+            if run is not None:
                 self._end_run(sends, run)
                 return
         while before_write:

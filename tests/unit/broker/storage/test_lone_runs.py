@@ -33,15 +33,12 @@ class Sends:
         self._end.fast_sends = self
         self._end.end()
 
-    def put(self) -> None:
-        self._store.appender.put(
-            self._store.queue("T", 0), b"body", b"", 0, (), NOW_MS, BORN_HOST, done=self._done
-        )
-
-    def take_run(self) -> EncodedSends | None:
-        room = self._store.appender.lone_run_room()
+    def put(self, *, is_alone: bool = False) -> EncodedSends | None:
+        room = self._store.appender.lone_run_room() if is_alone else None
         if room is None:
-            self.put()
+            self._store.appender.put(
+                self._store.queue("T", 0), b"body", b"", 0, (), NOW_MS, BORN_HOST, done=self._done
+            )
             return None
         self.runs += 1
         queue = self._store.queue("T", 0)
