@@ -58,9 +58,29 @@ def test_hooks_are_called_for_every_batch_after_it_is_visible(store: MessageStor
 
     store.dispatcher.on_publish.append(lambda grown, messages, _: received.append((len(grown), messages)))
     store.dispatcher.on_arrival.append(arrived)
-    store.dispatcher.on_arrival_in |= {"orders": arrived, "others": arrived}
     store.publish(written(store, 0, 1, 0))
-    assert received == [(2, 3)] + [(0, 2), (1, 1)] * 2
+    assert received == [(2, 3), (0, 2), (1, 1)]
+
+
+class Waiting:
+    """Requests that wait, or none."""
+
+    def __init__(self, held_count: int) -> None:
+        self.held_count = held_count
+        self.received: list[list[int]] = []
+
+    def arrived(self, queues: Iterable[ConsumeQueue]) -> None:
+        self.received.append([queue.queue_id for queue in queues])
+
+
+def test_only_what_waits_is_asked_and_hooks_for_a_topic_hear_of_its_queues(store: MessageStore) -> None:
+    some, none = Waiting(1), Waiting(0)
+    orders, others = Waiting(1), Waiting(1)
+    store.dispatcher.polls = (none, some)
+    store.dispatcher.on_arrival_in |= {"orders": orders.arrived, "others": others.arrived}
+    store.publish(written(store, 0, 1, 0))
+    assert (some.received, none.received) == ([[0, 1]], [])
+    assert (orders.received, others.received) == ([[0], [1]], [])
 
 
 def test_a_hook_that_fails_does_not_stop_the_others(
