@@ -53,6 +53,7 @@ FITS = (f"{_KERNEL_TESTS}/test_units_fit.py",)
 SHARES = ("tests/unit/broker/pull/test_cold_read_share.py",)
 SLOTS = (f"{_KERNEL_TESTS}/test_link_entries.py",)
 CYCLES = ("tests/unit/broker/storage/test_commit_cycle.py",)
+LONE_RUNS = ("tests/unit/broker/storage/test_lone_runs.py",)
 PUTS = tuple(
     f"tests/unit/store/log/test_{name}.py" for name in ("log_appender", "put_batch", "put_many_records")
 )
@@ -163,7 +164,10 @@ MUTANTS = (
     Mutant(KERNEL, "        && compare_names(ahead->topic, topic) == 0)", "        )", SIGNED),
     Mutant(KERNEL, "if (block + 1 == blocks[lane]) {", "if (block + 1 == blocks[longest]) {", HASHES),
     # -- the commit cycle ------------------------------------------------------------------------
-    Mutant(CYCLE, "            failed.batch.answer(failed.status)\n", "", CYCLES),
+    Mutant(CYCLE, "        failed.batch.answer(failed.status)\n", "", CYCLES),
+    Mutant(CYCLE, "            sends.answer(answers, messages, cycle_ms, failed.status)\n", "", LONE_RUNS),
+    Mutant(CYCLE, "                or self.waiting_messages\n", "", LONE_RUNS),
+    Mutant(CYCLE, "                before_write\n                or ", "                ", LONE_RUNS),
     Mutant(CYCLE, "if self.waits_for_flush or self._flushing:", "if self.waits_for_flush:", CYCLES),
     Mutant(
         CYCLE,
@@ -203,6 +207,8 @@ MUTANTS = (
     Mutant(APPENDER, "            keys = ()\n", "            pass\n", PUTS),
     Mutant(APPENDER, "        self._log.max_phy_offset = batch.end_phy_offset\n", "", PUTS),
     Mutant(APPENDER, "            if self._half_written_end:\n", "            if False:\n", PUTS),
+    Mutant(APPENDER, "            or self._half_written_end\n", "", LONE_RUNS),
+    Mutant(APPENDER, "            or self.may_write is not None\n", "", LONE_RUNS),
     Mutant(APPENDER, "                self.fence(reason)\n", "                pass\n", PUTS),
     # -- reading ---------------------------------------------------------------------------------
     Mutant(
@@ -238,7 +244,7 @@ MUTANTS = (
     Mutant(FAST_PATH, " and admission.is_fast_path_open", "", FAST),
     Mutant(FAST_PATH, "runs < _MAX_RUNS", "True", SENDS),
     Mutant(FAST_PATH, "max(start, position)", "start", SENDS),
-    Mutant(FAST_PATH, "            if status is not _PUT_OK:\n", "            if False:\n", SENDS),
+    Mutant(FAST_PATH, "if status is not _PUT_OK:\n", "if False:\n", SENDS),
     Mutant(FAST_PATH, '            self._status.fail("a send")\n', "", SENDS),
 )
 

@@ -77,12 +77,12 @@ class DyingFile(OpenFile):
         with self._death.around("sync", self.path):
             super().sync()
 
-    def _write_once(self, data: Buffer, position: int) -> int:
+    def _write_once(self, fd: int, data: Buffer, position: int) -> int:
         if self._death.is_torn(self.path):
             view = memoryview(data).cast("B")
             data = view[: len(view) // 2]
         with self._death.around("write", self.path):
-            return super()._write_once(data, position)
+            return super()._write_once(fd, data, position)
 
     def _writev_once(self, parts: Sequence[Buffer], position: int) -> int:
         if self._death.is_torn(self.path):

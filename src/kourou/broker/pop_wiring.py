@@ -130,7 +130,7 @@ def in_flight_part(
     services.topics.on_delete.append(table.drop_topic)
     if timers is not None:
         timers.settled = table
-        store.dispatcher.on_arrival.append(reader.arrived)
+        store.dispatcher.on_arrival_in[topic] = reader.arrived
     offsets.pop_marks = RevivePopMarks(
         topic=topic, store=store, log=store.log, queues=store.queues, counts=counts
     )

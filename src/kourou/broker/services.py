@@ -55,7 +55,6 @@ from kourou.store.config_file import JsonConfigFile
 from kourou.store.disk.files import Files
 from kourou.store.kernel import KernelChoice
 from kourou.store.message_store import MessageStore
-from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.store.settings import FlushDiskType
 from kourou.transport.addresses import join_address, parse_address
 from kourou.transport.cycles import Cycles
@@ -275,14 +274,7 @@ class BrokerServices:
             cold_reads=cold_reads,
         )
         store.dispatcher.on_publish.append(StoreStats(stats, now_ms).published)
-        waiting = (holds, pop_polling, notice_polling)
-
-        def arrived(queues: Iterable[ConsumeQueue]) -> None:
-            for polls in waiting:
-                if polls.held_count:
-                    polls.arrived(queues)
-
-        store.dispatcher.on_arrival.append(arrived)
+        store.dispatcher.polls = (holds, pop_polling, notice_polling)
         root = store.config.root
         clock_watch = ClockWatch(clock, lambda: log.max_phy_offset, store.checkpoint.physic_msg_timestamp)
         timers = (

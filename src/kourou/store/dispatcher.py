@@ -8,12 +8,13 @@ slave. Both end in the same files; records that are there already are passed ove
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 from kourou.store.index.index_service import IndexService
 from kourou.store.kernel import ReadRecords
 from kourou.store.log.dispatch_request import DispatchRequest
-from kourou.store.log.put_batch import PutBatch
+from kourou.store.log.put_batch import GrownQueue, PutBatch
 from kourou.store.queue.consume_queue import ConsumeQueue
 from kourou.store.queue.consume_queues import ConsumeQueues
 from kourou.store.queue.cq_unit import UNIT, UNIT_BYTES
@@ -21,6 +22,20 @@ from kourou.store.queue.cq_unit import UNIT, UNIT_BYTES
 _log = logging.getLogger(__name__)
 
 ArrivalHook = Callable[[Iterable[ConsumeQueue]], None]
+PublishHook = Callable[[Sequence[GrownQueue], int, int], None]
+"""Called with the queues that grew, the number of messages, and their store time."""
+
+_unpack_unit = UNIT.unpack_from
+
+
+class Polls(Protocol):
+    """Requests that wait for messages; most of the time there are none."""
+
+    held_count: int
+
+    def arrived(self, queues: Iterable[ConsumeQueue], /) -> None:
+        """These queues have grown."""
+        ...
 
 
 class Dispatcher:
@@ -28,7 +43,8 @@ class Dispatcher:
     `queued_phy_offset`: records below it that are dispatched again are for the index only. The queues
     have them, or have lost them with their topic.
 
-    Hooks, called after each batch: `on_publish` with the batch, `on_arrival` with the queues that grew.
+    Hooks, called after each batch or run: `on_publish`; with the queues that grew `polls` that hold requests
+    and `on_arrival`; with a queue of its topic that of `on_arrival_in`.
     """
 
     def __init__(self, queues: ConsumeQueues, index: IndexService | None) -> None:
@@ -37,40 +53,58 @@ class Dispatcher:
         self.dispatched_phy_offset = 0
         self.dispatched_timestamp = 0
         self.queued_phy_offset = 0
+        self.polls: Sequence[Polls] = ()
         self.on_arrival: list[ArrivalHook] = []
-        self.on_publish: list[Callable[[PutBatch], None]] = []
+        self.on_arrival_in: dict[str, ArrivalHook] = {}
+        self.on_publish: list[PublishHook] = []
 
-    def publish(self, batch: PutBatch) -> Iterable[ConsumeQueue]:
-        """Make a written batch visible to readers; returns the queues that grew.
+    def publish(self, batch: PutBatch) -> None:
+        """Make a written batch visible to readers.
 
         Batches have to come in log order, each of them: units take the next place of their queue.
         """
-        first_offsets = batch.first_offsets
-        for queue, pieces in batch.units.items():
-            if queue.max_queue_offset != first_offsets[queue]:
-                self._check_gone(queue, first_offsets[queue])
-            units = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-            last_phy_offset, last_size, _ = UNIT.unpack_from(units, len(units) - UNIT_BYTES)
-            queue.append_units(units, len(units) // UNIT_BYTES, last_phy_offset + last_size)
         if self._index is not None:
             self._index.collect_many(batch.indexed, batch.hashed_keys)
-        self.dispatched_phy_offset = batch.end_phy_offset
-        self.dispatched_timestamp = batch.store_timestamp
+        self.publish_run(batch.grown(), b"", batch.message_count, batch.end_phy_offset, batch.store_timestamp)
+
+    def publish_run(
+        self,
+        grown: Sequence[GrownQueue],
+        hashed_keys: bytes,
+        messages: int,
+        end_phy_offset: int,
+        store_timestamp: int,
+    ) -> None:
+        """The same for so many messages of one run, with rows of `HASHED_KEYS`."""
+        queues = []
+        for queue, queue_offset, units in grown:
+            if queue.max_queue_offset != queue_offset:
+                self._check_gone(queue, queue_offset)
+            last_phy_offset, last_size, _ = _unpack_unit(units, len(units) - UNIT_BYTES)
+            queue.append_units(units, len(units) // UNIT_BYTES, last_phy_offset + last_size)
+            queues.append(queue)
+        if self._index is not None:
+            self._index.collect_hashed(hashed_keys)
+        self.dispatched_phy_offset = end_phy_offset
+        self.dispatched_timestamp = store_timestamp
         for published in self.on_publish:
             try:
-                published(batch)
+                published(grown, messages, store_timestamp)
             except Exception:
                 _log_failed_hook(published)
-        self.arrived(batch.units)
-        return batch.units
+        self.arrived(queues)
 
     def arrived(self, queues: Iterable[ConsumeQueue]) -> None:
-        """Call the hooks for queues that have grown."""
-        for arrived in self.on_arrival:
-            try:
-                arrived(queues)
-            except Exception:
-                _log_failed_hook(arrived)
+        """Call what waits for messages: these queues have grown."""
+        for polls in self.polls:
+            if polls.held_count:
+                _call(polls.arrived, queues)
+        by_topic = self.on_arrival_in
+        for queue in queues:
+            if queue.topic in by_topic:
+                _call(by_topic[queue.topic], (queue,))
+        for hook in self.on_arrival:
+            _call(hook, queues)
 
     def _check_gone(self, queue: ConsumeQueue, queue_offset: int) -> None:
         # Its topic was deleted between put and publish: what is appended to it is never read.
@@ -115,7 +149,7 @@ class Dispatcher:
         """Take records that the kernel has read for the index alone."""
         self.dispatched_phy_offset, self.dispatched_timestamp, hashed_keys, _, _ = records
         if self._index is not None:
-            self._index.collect_many((), (hashed_keys,))
+            self._index.collect_hashed(hashed_keys)
 
     def _dispatch_to_index(self, request: DispatchRequest) -> None:
         index = self._index
@@ -138,6 +172,13 @@ def _put_each(queue: ConsumeQueue, queue_offset: int, units: bytes) -> bool:
     """Put units that do not simply continue their queue; whether it grew."""
     puts = [queue.put(queue_offset + row, *unit) for row, unit in enumerate(UNIT.iter_unpack(units))]
     return any(puts)
+
+
+def _call(hook: ArrivalHook, queues: Iterable[ConsumeQueue]) -> None:
+    try:
+        hook(queues)
+    except Exception:
+        _log_failed_hook(hook)
 
 
 def _log_failed_hook(hook: object) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MODULE: Final = "kourou.store._kernel"
 VARIABLE: Final = "KOUROU_KERNEL"
 """The environment variable that switches the kernel off when it is 0; `setup.py` reads it too."""
-_INTERFACE: Final = 22
+_INTERFACE: Final = 23
 _BUILD: Final = (
     "install a C compiler and Python's headers (Debian, Ubuntu: gcc, libc6-dev, python3-dev), then run "
     "pip install --force-reinstall --no-deps . in Kourou's source folder (make kernel for its .venv)"
@@ -32,9 +32,8 @@ ResponseTemplates: TypeAlias = tuple[bytes, bytes, bytes, bytes]
 """Of responses: JSON for a batch without an id, and for messages with one; the same for binary headers."""
 NewQueue: TypeAlias = "Callable[[str, int], ConsumeQueue | None]"
 """Creates or prepares a queue without messages; None if it cannot be used."""
-SendSetup: TypeAlias = tuple[bytes, tuple[bytes, ...], ResponseTemplates, bytes, NewQueue]
-"""What all sends of a broker share: the properties that the broker adds, names of properties that need the
-slow path, the templates of responses, the store's host, and the function that creates queues."""
+SendSetup: TypeAlias = tuple[Any, NewQueue]
+"""What all sends of a broker share: the result of `send_setup`, and the function that creates queues."""
 SentPiece: TypeAlias = "tuple[bytes | memoryview, int, int]"
 """Bytes, and the start and end of the complete frames in them."""
 SendsEnd: TypeAlias = tuple[int, int, int]
@@ -93,6 +92,15 @@ class Kernel(Protocol):
     def sends_end(self, data: bytes | memoryview, position: int, max_frame_bytes: int, /) -> int: ...
 
     def room(self, size: int, /) -> bytearray: ...
+
+    def send_setup(
+        self,
+        properties: bytes,
+        names: tuple[bytes, ...],
+        templates: ResponseTemplates,
+        store_host: bytes,
+        /,
+    ) -> Any: ...
 
     def encode_sends(
         self,

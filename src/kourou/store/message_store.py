@@ -100,7 +100,9 @@ class MessageStore:
         )
         self.dispatcher = Dispatcher(self.queues, self.index)
         self.publish = self.dispatcher.publish
-        """Let readers see a batch; returns the queues that grew."""
+        """Let readers see a batch."""
+        self.publish_run = self.dispatcher.publish_run
+        """The same for a run that was written alone."""
         self.appender = LogAppender(
             self.log,
             max_message_bytes=config.max_message_bytes,
@@ -109,6 +111,8 @@ class MessageStore:
         )
         self.begin_cycle = self.appender.begin_cycle
         """Fix the store timestamp of the commit cycle; returns it."""
+        self.write_run = self.appender.write_run
+        """Write a run that is alone in its commit cycle, and has no messages of idempotent producers."""
         self.reader = MessageReader(
             self.log,
             max_transfer_bytes=config.max_transfer_bytes,

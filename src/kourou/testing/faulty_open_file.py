@@ -104,7 +104,7 @@ class FaultyOpenFile(OpenFile):
         self._is_dead = True
         self.close()
 
-    def _write_once(self, data: Buffer, position: int) -> int:
+    def _write_once(self, _: int, data: Buffer, position: int) -> int:
         return self._write(memoryview(data).tobytes(), position)
 
     def _writev_once(self, parts: Sequence[Buffer], position: int) -> int:

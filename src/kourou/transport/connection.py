@@ -409,6 +409,17 @@ class Connection(asyncio.Protocol):
         if self._out_bytes >= self._limits.write_high_bytes:
             self.flush()
 
+    def send_at_end(self, data: Buffer) -> None:
+        """Like `send` while the cycle ends: what is not behind other bytes need not be collected."""
+        transport = self._transport
+        if self._out or self._write_paused or transport is None:
+            self.send(data)
+        elif not (self.closed or transport.is_closing()):
+            try:
+                transport.write(data)
+            except (OSError, RuntimeError) as error:  # uvloop raises on a closed handle
+                self.abort(f"write failed: {error}")
+
     def send_parts(self, parts: Sequence[Buffer], size_bytes: int) -> None:
         """Like `send`, for bytes in many pieces, `size_bytes` in total."""
         if self.closed:

@@ -16,7 +16,8 @@ from kourou.protocol.bodies.acl import AclInfo, PolicyEntryInfo, PolicyInfo
 from kourou.protocol.bodies.codec import encode_body
 from kourou.protocol.codes import RequestCode
 from kourou.protocol.command import RemotingCommand
-from kourou.store.kernel import SendsEnd
+from kourou.store.kernel import EncodedSends
+from kourou.store.log.put_batch import RunRoom
 from tests.e2e.broker.test_access import ACL, ALICE, AUTH, PRODUCER, ROOT, Keys, SigningPeer, guarded
 from tests.integration.kernel.twins import ORDINARY
 
@@ -43,14 +44,14 @@ def has_kernel(request: pytest.FixtureRequest) -> bool:
 def taken(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
     """How many sends the kernel has taken, at 0."""
     counts: Counter[int] = Counter()
-    put_run = FastSendPath._put_run
+    encode = FastSendPath._encode
 
-    def counted(path: FastSendPath, senders: list[Sender]) -> SendsEnd:
-        end = put_run(path, senders)
-        counts[0] += end[0]
-        return end
+    def counted(path: FastSendPath, senders: list[Sender], room: RunRoom) -> EncodedSends | None:
+        run = encode(path, senders, room)
+        counts[0] += 0 if run is None else run[0][0]
+        return run
 
-    monkeypatch.setattr(FastSendPath, "_put_run", counted)
+    monkeypatch.setattr(FastSendPath, "_encode", counted)
     return counts
 
 

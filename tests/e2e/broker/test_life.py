@@ -323,12 +323,3 @@ async def test_a_start_that_is_cancelled_leaves_the_store_in_order(tmp_path: Pat
         await starting
     async with running(tmp_path) as peer:
         assert (await peer.send()).code == 0
-
-
-async def test_the_written_bytes_of_a_batch_that_waits_are_let_go(tmp_path: Path) -> None:
-    async with running(tmp_path) as peer:
-        store = peer.controller.services.store
-        seen: list[list[bytes]] = []
-        store.dispatcher.on_publish.append(lambda batch: seen.append(batch.parts))
-        await peer.send()
-        assert seen == [[]]

@@ -86,6 +86,7 @@ async def test_two_slaves_follow_one_master(tmp_path: Path) -> None:
         address = first.controller.config.namesrv_addr
         async with slave(tmp_path, address, broker_id=2) as second:
             await following(of_master, 2)
+            assert len(of_master.controller.services.commit_cycle.after_write) == 1
             await of_master.send()
             await equal(of_master, first)
             await equal(of_master, second)
@@ -97,6 +98,8 @@ async def test_a_slave_goes_on_after_either_was_restarted(tmp_path: Path) -> Non
             async with slave(tmp_path, address) as of_slave:
                 await of_master.send()
                 await equal(of_master, of_slave)
+            after_write = of_master.controller.services.commit_cycle.after_write
+            await until(lambda: not after_write, "nothing is called for the slave that is gone")
             await of_master.send()
             async with slave(tmp_path, address) as of_slave:
                 await equal(of_master, of_slave)

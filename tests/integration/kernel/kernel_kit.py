@@ -35,7 +35,7 @@ from kourou.store.kernel import (
     SendsEnd,
     choose_kernel,
 )
-from kourou.store.log.put_batch import GrownQueue, PutBatch, RunRoom
+from kourou.store.log.put_batch import GrownQueue, RunRoom
 from kourou.testing.clock import FakeClock
 from kourou.testing.memory_transport import MemoryTransport
 from kourou.transport.connection import Connection, InboundBudget
@@ -108,6 +108,8 @@ class FedBroker:
         self.services = controller.services
         self.in_flight = controller.running.in_flight
         self.taken = self.calls = self.messages = self.pulled = 0
+        # What the broker adds to the properties of each message.
+        self.own_properties = b""
         self.services.store.dispatcher.on_publish.append(self._published)
         kernel = choose_kernel(is_enabled=has_kernel, environ={}).kernel
         counting = None if kernel is None else self._counting(kernel)
@@ -121,6 +123,10 @@ class FedBroker:
             self.taken += 0 if encoded is None else _sends_before(arguments[0], encoded[0])
             return encoded
 
+        def send_setup(properties: bytes, *arguments: Any) -> Any:
+            self.own_properties = properties
+            return kernel.send_setup(properties, *arguments)
+
         def answer_pulls(*arguments: Any) -> AnsweredPulls | None:
             answered = kernel.answer_pulls(*arguments)
             self.pulled += 0 if answered is None else sum(note[1] for note in answered[2])
@@ -128,6 +134,7 @@ class FedBroker:
 
         functions = {
             "sends_end": kernel.sends_end,
+            "send_setup": send_setup,
             "room": kernel.room,
             "signing_state": kernel.signing_state,
             "pulls_end": kernel.pulls_end,
@@ -135,18 +142,13 @@ class FedBroker:
         }
         return cast(Kernel, SimpleNamespace(encode_sends=encode_sends, **functions))
 
-    def _published(self, batch: PutBatch) -> None:
-        self.messages += batch.message_count
+    def _published(self, _: Sequence[GrownQueue], messages: int, __: int) -> None:
+        self.messages += messages
 
     @property
     def has_kernel(self) -> bool:
         """Whether it uses the kernel."""
         return self.fast_paths is not None
-
-    @property
-    def own_properties(self) -> bytes:
-        """What the broker adds to the properties of each message."""
-        return cast(FastSendPath, self._fast_sends)._setup[0]
 
     def sender(self, data: bytes) -> Sender:
         connection, _ = self.connect()

@@ -349,20 +349,6 @@ def test_sends_and_pulls_may_be_mixed(readers: Twins) -> None:
     assert answers.count(b'"code":0') == 4
 
 
-def test_what_ends_a_cycle_does_not_grow_with_its_requests(readers: Twins) -> None:
-    other = frame(send({"b": "Other"}))
-    readers.feed(other)
-
-    async def calls_at_the_end(broker: FedBroker) -> int:
-        connection, _ = broker.connect()
-        connection.data_received((other + pulls()) * 50 + other)
-        calls = len(broker.services.commit_cycle.before_write)
-        broker.services.cycles.close()
-        return calls
-
-    assert [readers.run(calls_at_the_end(broker)) for broker in readers.brokers] == [1, 0]
-
-
 def test_a_pull_in_parts_is_answered(readers: Twins) -> None:
     data = pulls(opaque=1) + pulls(opaque=2) + pulls(opaque=3)
     for cut in (1, 7, 8, 30, len(pulls(opaque=1)) + 5, len(data) - 1):

@@ -407,11 +407,10 @@ _BINARY_TEMPLATES = _BINARY_HEAD + b"%016X%d%d", _BINARY_HEAD + b"%016X%d%d%s"
 )
 def test_a_template_that_does_not_fit_is_refused(kernel: ModuleType, position: int, template: bytes) -> None:
     templates = [*_JSON_TEMPLATES, *_BINARY_TEMPLATES]
-    rest = ({}, {}, None, None, {}, ({}, [], 1), 0, 0, 0, 0, 0)
-    assert kernel.encode_sends([], (b"", (), tuple(templates), bytes(8), None), *rest) is None
+    kernel.send_setup(b"", (), tuple(templates), bytes(8))
     templates[position] = template
     with pytest.raises(ValueError, match="template"):
-        kernel.encode_sends([], (b"", (), tuple(templates), bytes(8), None), *rest)
+        kernel.send_setup(b"", (), tuple(templates), bytes(8))
 
 
 @pytest.mark.parametrize(
@@ -433,7 +432,7 @@ def test_a_template_that_does_not_fit_is_refused(kernel: ModuleType, position: i
     ],
 )
 def test_groups_that_are_made_up_otherwise_are_refused(kernel: ModuleType, groups: list[Any]) -> None:
-    setup = (b"", (), (*_JSON_TEMPLATES, *_BINARY_TEMPLATES), bytes(8), None)
+    setup = kernel.send_setup(b"", (), (*_JSON_TEMPLATES, *_BINARY_TEMPLATES), bytes(8)), None
     # A result together with an error would be a SystemError of another kind.
     with pytest.raises((TypeError, ValueError, OverflowError, IndexError, SystemError)) as raised:
         kernel.encode_sends(groups, setup, {}, {}, None, None, {}, ({}, [], 1), 0, 0, 0, 0, 0)

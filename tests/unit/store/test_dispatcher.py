@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -42,10 +42,10 @@ def written(store: MessageStore, *queue_ids: int) -> PutBatch:
     return batch
 
 
-def test_publish_shows_a_batch_and_names_the_queues_that_grew(store: MessageStore) -> None:
+def test_publish_shows_a_batch(store: MessageStore) -> None:
     batch = written(store, 0, 1, 0)
-    grown = store.publish(batch)
-    assert [(queue.queue_id, queue.max_queue_offset) for queue in grown] == [(0, 2), (1, 1)]
+    store.publish(batch)
+    assert [store.queue("orders", queue_id).max_queue_offset for queue_id in (0, 1)] == [2, 1]
     assert store.dispatcher.dispatched_phy_offset == batch.end_phy_offset == store.log.max_phy_offset
     assert store.dispatcher.dispatched_timestamp == NOW_MS
 
@@ -53,14 +53,34 @@ def test_publish_shows_a_batch_and_names_the_queues_that_grew(store: MessageStor
 def test_hooks_are_called_for_every_batch_after_it_is_visible(store: MessageStore) -> None:
     received: list[object] = []
 
-    def arrived(queues: object) -> None:
-        assert isinstance(queues, dict)
+    def arrived(queues: Iterable[ConsumeQueue]) -> None:
         received.extend((queue.queue_id, queue.max_queue_offset) for queue in queues)
 
-    store.dispatcher.on_publish.append(lambda batch: received.append(batch.message_count))
+    store.dispatcher.on_publish.append(lambda grown, messages, _: received.append((len(grown), messages)))
     store.dispatcher.on_arrival.append(arrived)
     store.publish(written(store, 0, 1, 0))
-    assert received == [3, (0, 2), (1, 1)]
+    assert received == [(2, 3), (0, 2), (1, 1)]
+
+
+class Waiting:
+    """Requests that wait, or none."""
+
+    def __init__(self, held_count: int) -> None:
+        self.held_count = held_count
+        self.received: list[list[int]] = []
+
+    def arrived(self, queues: Iterable[ConsumeQueue]) -> None:
+        self.received.append([queue.queue_id for queue in queues])
+
+
+def test_only_what_waits_is_asked_and_hooks_for_a_topic_hear_of_its_queues(store: MessageStore) -> None:
+    some, none = Waiting(1), Waiting(0)
+    orders, others = Waiting(1), Waiting(1)
+    store.dispatcher.polls = (none, some)
+    store.dispatcher.on_arrival_in |= {"orders": orders.arrived, "others": others.arrived}
+    store.publish(written(store, 0, 1, 0))
+    assert (some.received, none.received) == ([[0, 1]], [])
+    assert (orders.received, others.received) == ([[0], [1]], [])
 
 
 def test_a_hook_that_fails_does_not_stop_the_others(
@@ -68,10 +88,10 @@ def test_a_hook_that_fails_does_not_stop_the_others(
 ) -> None:
     received: list[int] = []
 
-    def broken(_: object) -> None:
+    def broken(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    store.dispatcher.on_publish += [broken, lambda batch: received.append(batch.message_count)]
+    store.dispatcher.on_publish += [broken, lambda _, messages, __: received.append(messages)]
     store.dispatcher.on_arrival += [broken, lambda grown: received.append(len(list(grown)))]
     assert put(store, b"x").queue_offset == 0
     assert received == [1, 1]

@@ -81,6 +81,35 @@ async def test_all_requests_of_one_read_are_answered_by_one_write(bench: MakeBen
     ]
 
 
+async def test_bytes_at_the_end_of_a_cycle_are_written_at_once_behind_those_that_wait(
+    bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    b = bench()
+    b.connection.send_at_end(b"first")
+    assert b.peer.written == [b"first"]
+    b.connection.send(b"second, ")
+    b.connection.send_at_end(b"third")
+    assert b.peer.written == [b"first"]
+    await asyncio.sleep(0)
+    assert b.peer.written == [b"first", b"second, third"]
+
+    def broken(_: bytes) -> None:
+        raise RuntimeError("unable to write")
+
+    monkeypatch.setattr(b.peer, "write", broken)
+    b.connection.send_at_end(b"fourth")
+    assert b.connection.closed
+    b.connection.send_at_end(b"fifth")
+
+
+async def test_bytes_at_the_end_of_a_cycle_count_for_a_peer_that_never_reads(bench: MakeBench) -> None:
+    b = bench(reads=False, write_high_bytes=1_000, max_unsent_bytes=50_000)
+    for _ in range(10):
+        b.connection.send_at_end(b"x" * 10_000)
+    await asyncio.sleep(0)
+    assert b.connection.closed
+
+
 async def test_one_way_requests_get_no_answer_not_even_an_error(bench: MakeBench) -> None:
     b = bench()
     b.receive(request(ECHO, flag=2), request(REFUSE, flag=2), request(999, flag=2))

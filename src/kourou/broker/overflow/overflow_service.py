@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kourou.protocol.bodies.topics import TopicConfig
     from kourou.store.dispatcher import Dispatcher
     from kourou.store.log.commit_log import CommitLog
-    from kourou.store.log.put_batch import PutBatch
+    from kourou.store.log.put_batch import GrownQueue
 
 _log = logging.getLogger(__name__)
 
@@ -142,13 +142,13 @@ class OverflowService:
             self._due.add(watch)
             self._wake.set()
 
-    def _published(self, batch: PutBatch) -> None:
-        watches = self.watches
-        for queue, units in batch.units.items():
+    def _published(self, grown: Sequence[GrownQueue], _: int, __: int) -> None:
+        watches, end_phy_offset = self.watches, self._dispatcher.dispatched_phy_offset
+        for queue, _, units in grown:
             watch = watches.get(queue.topic)
             if watch is not None:
-                watch.arrived += sum(map(len, units)) // UNIT_BYTES
-                if watch.is_due(batch.end_phy_offset) and watch not in self._due:
+                watch.arrived += len(units) // UNIT_BYTES
+                if watch.is_due(end_phy_offset) and watch not in self._due:
                     self._due.add(watch)
                     self._wake.set()
 

@@ -85,11 +85,10 @@ class ReviveReader:
         self._surprised_ms = -_SURPRISE_MS
 
     def arrived(self, queues: Iterable[ConsumeQueue]) -> None:
-        """Queues have grown."""
+        """Queues of its topic have grown."""
         for queue in queues:
-            if queue.topic == self._topic:
-                self._grown_ids.add(queue.queue_id)
-                self._grown.set()
+            self._grown_ids.add(queue.queue_id)
+            self._grown.set()
 
     def start(self, tasks: TaskOwner) -> None:
         """Begin to read what is there, and what comes."""

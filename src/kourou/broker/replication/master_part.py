@@ -92,10 +92,10 @@ class MasterPart(BrokerPart):
             disk=disk,
             tasks=self._tasks,
             on_ack=self._acknowledged,
+            after_write=commit_cycle.after_write,
             proofs=proofs,
             reign=reign,
         )
-        commit_cycle.after_write.append(self.server.pump)
         if reign is not None:
             self._fence_by(reign, appender)
 

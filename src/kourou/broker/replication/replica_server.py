@@ -72,6 +72,7 @@ class ReplicaServer:
         disk: DiskThreads,
         tasks: TaskOwner,
         on_ack: Callable[[], None],
+        after_write: list[Callable[[], None]],
         proofs: ReplicaProofs,
         reign: Reign | None = None,
     ) -> None:
@@ -90,6 +91,8 @@ class ReplicaServer:
         self._tls_config = ha_server_tls(config.current)
         self._tls: FollowedContext | None = None
         self.links: set[ReplicaLink] = set()
+        # What a commit cycle calls when it has written; without a link there is nothing to call.
+        self._after_write = after_write
 
     async def start(self) -> None:
         """Bind and accept; ConfigError for a port that cannot be had, and for TLS files."""
@@ -146,6 +149,8 @@ class ReplicaServer:
         except OSError:  # gone already
             accepted.close()
             return
+        if not self.links:
+            self._after_write.append(self.pump)
         self.links.add(link)
         unproven = [each for each in self.links if not each.is_reporting]
         if len(unproven) > _MAX_UNPROVEN:
@@ -213,7 +218,10 @@ class ReplicaServer:
         self._on_ack()
 
     def closed(self, link: ReplicaLink, reason: str) -> None:
-        self.links.discard(link)
+        if link in self.links:
+            self.links.remove(link)
+            if not self.links:
+                self._after_write.remove(self.pump)
         if reason == _CROWDED_OUT:
             self._say(
                 "crowd",

@@ -87,17 +87,14 @@ class FastSendPath:
         self._targets = targets
         self._answer = answer
         self._setup: SendSetup = (
-            own_properties,
-            SLOW_PATH_PROPERTIES,
-            answer.kernel_templates,
-            store_host,
+            kernel.send_setup(own_properties, SLOW_PATH_PROPERTIES, answer.kernel_templates, store_host),
             self._new_queue,
         )
         # Called for each run that is answered: messages, status, the time of its commit cycle.
         self.on_stored: Callable[[int, PutStatus, int], None] | None = None
         self._gathered: dict[Connection, Sender] = {}
         self._gathered_bytes = 0
-        self._before_write = commit_cycle.before_write
+        self._commit_cycle = commit_cycle
 
     # -- gathering -------------------------------------------------------------------------------
 
@@ -114,13 +111,13 @@ class FastSendPath:
         if end == position:
             return position
         cycles = self._cycles
-        cycles.open()
+        if not cycles.is_open:
+            cycles.open()
         sender = self._gathered.get(connection)
         if sender is not None:
             sender[1].append((data, position, end))
         else:
-            if not self._gathered:
-                self._before_write.append(self.put)
+            self._commit_cycle.fast_sends = self
             self._gathered[connection] = connection, [(data, position, end)], state.born_host
         # All that was read is held with it. (Of small messages in batches the records are larger than that.)
         self._gathered_bytes += len(data)
@@ -131,32 +128,37 @@ class FastSendPath:
     def finish(self, connection: Connection) -> None:
         """Put what the connection has sent, since something else is to follow."""
         if connection in self._gathered:
-            # Collected again, it adds itself again: a cycle may mix thousands of sends with other requests.
-            self._before_write.remove(self.put)
+            self._commit_cycle.fast_sends = None
             self.put()
             if self._appender.pending_bytes > MAX_CYCLE_BYTES:
                 self._cycles.renew()
 
     # -- putting ---------------------------------------------------------------------------------
 
-    def put(self) -> None:
-        """Put the collected sends into the log."""
-        if not self._gathered:
-            return
-        gathered, self._gathered = self._gathered, {}
+    def put(self, *, is_alone: bool = False) -> EncodedSends | None:
+        """Leave the collected sends pending; or return them as a run, if that may be alone in its commit
+        cycle and all of them are ordinary."""
+        senders = list(self._gathered.values())
+        self._gathered.clear()
         self._gathered_bytes = 0
-        admission = self._admission
-        senders = list(gathered.values())
-        runs = 0
-        while senders:
-            end = _BEGIN
-            is_usable = self._status.current.kernel is not None
-            if runs < _MAX_RUNS and is_usable and admission.is_fast_path_open:
-                end = self._put_run(senders)
-                runs += 1
-            if end[0] == len(senders):
-                return
+        room = self._appender.lone_run_room() if is_alone else None
+        if room is None:
+            self._put(senders, self._put_run(senders))
+            return None
+        run = self._encode(senders, room)
+        # Windows of idempotent producers are taken back with what is pending only.
+        if run is not None and run[0][0] == len(senders) and not run[6]:
+            return run
+        self._put(senders, _BEGIN if run is None else self._pend(run))
+        return None
+
+    def _put(self, senders: list[Sender], end: SendsEnd) -> None:
+        """Put the sends behind `end`: the kernel has taken those before it."""
+        runs = 1
+        while end[0] < len(senders):
             senders = self._put_slow_path(senders, end)
+            end = self._put_run(senders) if runs < _MAX_RUNS else _BEGIN
+            runs += 1
 
     @staticmethod
     def _put_slow_path(senders: list[Sender], end: SendsEnd) -> list[Sender]:
@@ -172,23 +174,26 @@ class FastSendPath:
 
     def _put_run(self, senders: list[Sender]) -> SendsEnd:
         """Put the sends up to the first that is not ordinary; where they end."""
-        appender = self._appender
-        room = appender.run_room()
-        if room is None:
-            return _BEGIN
-        encoded = self._encode(senders, room)
-        if encoded is None:
-            return _BEGIN
-        end, messages, records, hashed_keys, answers, grown, undo = encoded
+        room = self._appender.run_room()
+        run = None if room is None else self._encode(senders, room)
+        return _BEGIN if run is None else self._pend(run)
+
+    def _pend(self, run: EncodedSends) -> SendsEnd:
+        """Leave a run pending; where it ends."""
+        end, messages, records, hashed_keys, answers, grown, undo = run
         if undo:
             self._windows.undo.append(undo)
         # Of what was sent, nothing is kept for as long as senders wait for a sync.
-        done = partial(self._stored, answers, messages, room[2])
-        appender.put_run(messages, records, hashed_keys, grown, done)
+        done = partial(self.answer, answers, messages, self._appender.cycle_ms)
+        self._appender.put_run(messages, records, hashed_keys, grown, done)
         return end
 
     def _encode(self, senders: list[Sender], room: RunRoom) -> EncodedSends | None:
-        ruling, signed = self._admission.ruling, self._admission.signed_sends
+        """A run of the sends up to the first that is not ordinary; None: it is the first."""
+        admission = self._admission
+        if not (self._status.current.kernel is not None and admission.is_fast_path_open):
+            return None
+        ruling, signed, blocks = admission.ruling, admission.signed_sends, self._windows.blocks
         try:
             return self._encode_sends(
                 senders,
@@ -198,7 +203,7 @@ class FastSendPath:
                 ruling,
                 None if signed is None else signed.accounts_under(ruling, self._signing_state),
                 self._queues.by_topic,
-                (self._producers.slots, self._windows.blocks, self._windows.begin_run()),
+                (self._producers.slots, blocks, self._windows.begin_run() if blocks else 0),
                 *room,
             )
         except Exception:
@@ -218,23 +223,27 @@ class FastSendPath:
 
     # -- answering -------------------------------------------------------------------------------
 
-    def _stored(
+    def answer(
         self,
         answered: Sequence[tuple[Any, bytes]],
         messages: int,
         cycle_ms: int,
         status: PutStatus,
-        _: int,
-        __: int,
+        _: int = 0,
+        __: int = 0,
     ) -> None:
-        """Answer the senders; all of them share one fate. The answers are for the best one."""
-        if self.on_stored is not None:
-            self.on_stored(messages, status, cycle_ms)
-        for connection, answers in answered:
-            if status is not _PUT_OK:
-                frames = FrameDecoder().feed(answers)
-                answers = b"".join(self._answer.changed(frame, status) for frame in frames)
-            connection.send(answers)
+        """Answer the senders of a run; all of them share one fate. The answers are for the best one. Never
+        raises."""
+        try:
+            for connection, answers in answered:
+                if status is not _PUT_OK:
+                    frames = FrameDecoder().feed(answers)
+                    answers = b"".join(self._answer.changed(frame, status) for frame in frames)
+                connection.send_at_end(answers)
+            if self.on_stored is not None:
+                self.on_stored(messages, status, cycle_ms)
+        except Exception:
+            _log.exception("cannot notify the senders of a run of %s", status.name)
 
 
 def _bytes_of(piece: SentPiece) -> bytes:

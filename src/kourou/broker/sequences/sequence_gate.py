@@ -218,7 +218,7 @@ class SequenceGate:
         commit_cycle, dispatcher = self._commit_cycle, self._dispatcher
         published = asyncio.Event()
 
-        def note(_: object) -> None:
+        def note(*_: object) -> None:
             published.set()
 
         timeout_ms = commit_cycle.sync_flush_timeout_ms + commit_cycle.slave_timeout_ms

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
 
 from kourou.broker.stats.broker_stats import SIZE_BOUNDS, BrokerStatsManager
 from kourou.protocol.layout import CQ_UNIT
-from kourou.store.log.put_batch import PutBatch
-from kourou.store.queue.consume_queue import ConsumeQueue
+from kourou.store.log.put_batch import GrownQueue
 
 _SIZE: Final = CQ_UNIT.part("size", is_padded=True)
 _UNIT_COLUMNS: Final = np.dtype(CQ_UNIT.dtype())
@@ -39,21 +38,21 @@ class _Topic:
 
 
 class StoreStats:
-    """Counts every batch that was published. Owned by the loop's thread."""
+    """Counts all messages that were published. Owned by the loop's thread."""
 
     def __init__(self, stats: BrokerStatsManager, now_ms: Callable[[], int]) -> None:
         self._stats = stats
         self._now_ms = now_ms
         # Of each cycle that is not counted yet: its units, and how long it took.
-        self._cycles: list[tuple[dict[ConsumeQueue, list[bytes]], int]] = []
+        self._cycles: list[tuple[Sequence[GrownQueue], int]] = []
         self._waiting_messages = 0
         stats.settle = self.count
 
-    def published(self, batch: PutBatch) -> None:
-        """Count the messages of a batch, now or later."""
+    def published(self, grown: Sequence[GrownQueue], messages: int, store_timestamp: int) -> None:
+        """Count the messages of a cycle, now or later."""
         cycles = self._cycles
-        cycles.append((batch.units, self._now_ms() - batch.store_timestamp))
-        self._waiting_messages += batch.message_count
+        cycles.append((grown, self._now_ms() - store_timestamp))
+        self._waiting_messages += messages
         if self._waiting_messages >= _MAX_WAITING_MESSAGES or len(cycles) >= _MAX_WAITING_CYCLES:
             self.count()
 
@@ -66,15 +65,15 @@ class StoreStats:
         topics: defaultdict[str, _Topic] = defaultdict(_Topic)
         # How many cycles had so many bytes of units, and took so long.
         cases: dict[tuple[int, int], int] = {}
-        for number, (units, elapsed_ms) in enumerate(cycles):
+        for number, (grown, elapsed_ms) in enumerate(cycles):
             size_bytes = 0
-            for queue, pieces in units.items():
+            for queue, _, units in grown:
                 topic = topics[queue.topic]
-                topic.pieces += pieces
+                topic.pieces.append(units)
                 if topic.last_cycle != number:
                     topic.last_cycle = number
                     topic.cycles += 1
-                size_bytes += sum(map(len, pieces))
+                size_bytes += len(units)
             case = size_bytes, elapsed_ms
             cases[case] = cases.get(case, 0) + 1
         for (size_bytes, elapsed_ms), times in cases.items():

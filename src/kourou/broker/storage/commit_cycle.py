@@ -10,11 +10,12 @@ A master of a fail-over set whose reign has ended acknowledges nothing that it h
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
 
 from kourou.clock import monotonic_ms
 from kourou.store.flusher import AckLine, Flusher
+from kourou.store.kernel import EncodedSends
 from kourou.store.log.put_batch import PutBatch, PutFailedError
 from kourou.store.log.put_status import PutStatus
 from kourou.store.message_store import MessageStore
@@ -38,6 +39,21 @@ class Replicas(Protocol):
 
     def mark(self, end_phy_offset: int) -> int:
         """How far enough slaves are."""
+        ...
+
+
+class FastSends(Protocol):
+    """The sends that the compiled kernel encodes when the commit cycle ends (send/fast_send_path.py)."""
+
+    def put(self, *, is_alone: bool = False) -> EncodedSends | None:
+        """Leave them pending, as all other messages of the commit cycle; or return them as a run, if that may
+        be alone in it."""
+        ...
+
+    def answer(
+        self, answered: Sequence[tuple[Any, bytes]], messages: int, cycle_ms: int, status: PutStatus, /
+    ) -> None:
+        """Answer the senders of a run; never raises."""
         ...
 
 
@@ -74,6 +90,9 @@ class CommitCycle:
         # Called once, before the open commit cycle is written: they put what was collected for it. Each adds
         # itself when it collects the first of that, also while others are called.
         self.before_write: list[Callable[[], None]] = []
+        # The sends that were collected for the open commit cycle, if any were; like `before_write`, but what
+        # is alone in its commit cycle takes fewer steps.
+        self.fast_sends: FastSends | None = None
         # Called after the log has grown.
         self.after_write: list[Callable[[], None]] = []
         # What the last write failed of; None: it did not.
@@ -85,22 +104,31 @@ class CommitCycle:
 
     def end(self) -> None:
         """Write what the commit cycle has gathered, and do what follows from that."""
-        before_write = self.before_write
+        before_write, sends = self.before_write, self.fast_sends
+        if sends is not None:
+            self.fast_sends = None
+            is_alone = not (
+                before_write
+                or self.waits_for_flush
+                or self.waiting_messages
+                or self.replicas is not None
+                or self.may_acknowledge is not None
+            )
+            run = sends.put(is_alone=is_alone)
+            if run is not None:
+                self._end_run(sends, run)
+                return
         while before_write:
             before_write.pop(0)()
         try:
             batch = self._store.write_cycle()
         except PutFailedError as failed:
-            self.write_problem = str(failed)
-            self._count_failed(failed.batch.message_count)
-            failed.batch.answer(failed.status)
+            self._fail(failed)
             return
         if batch is None:
             return
-        self.write_problem = None
         self.written_messages += batch.message_count
-        for grown in self.after_write:
-            grown()
+        self._written()
         # While older ones wait, newer ones do too: readers see messages in the order of the log.
         if not (self.waits_for_flush or self.waiting_messages or self.replicas is not None):
             self._confirm(batch)
@@ -112,6 +140,33 @@ class CommitCycle:
         else:
             self._wait(batch)
             self._replicate(batch)
+
+    def _end_run(self, sends: FastSends, run: EncodedSends) -> None:
+        """End a commit cycle that is one run of sends, for which nothing waits: `end` in fewer steps."""
+        _, messages, records, hashed_keys, answers, grown, _ = run
+        store = self._store
+        cycle_ms = store.appender.cycle_ms
+        try:
+            end_phy_offset = store.write_run(messages, records, hashed_keys, grown)
+        except PutFailedError as failed:
+            self._fail(failed)
+            sends.answer(answers, messages, cycle_ms, failed.status)
+            return
+        self.written_messages += messages
+        if self.after_write or self.write_problem is not None:
+            self._written()
+        store.publish_run(grown, hashed_keys, messages, end_phy_offset, cycle_ms)
+        sends.answer(answers, messages, cycle_ms, PutStatus.PUT_OK)
+
+    def _fail(self, failed: PutFailedError) -> None:
+        self.write_problem = str(failed)
+        self._count_failed(failed.batch.message_count)
+        failed.batch.answer(failed.status)
+
+    def _written(self) -> None:
+        self.write_problem = None
+        for grown in tuple(self.after_write):  # a slave that is gone may leave it
+            grown()
 
     def _wait(self, batch: PutBatch) -> None:
         batch.answer_unwaited(PutStatus.PUT_OK)

@@ -47,6 +47,7 @@ _MAX_FOUND: Final = 64
 # A record's properties end at 32,767 bytes: a longer key is in none, and is not even hashed.
 _MAX_KEY_CHARACTERS: Final = 32_767
 _NAME_LENGTH: Final = 17
+_HASHED_BYTES: Final = HASHED_KEYS.itemsize
 
 
 class FileVerifier(Protocol):
@@ -307,10 +308,14 @@ class IndexService:
         """Remember topic, keys, phy_offset and store_timestamp of many records; and, as rows of HASHED_KEYS,
         the keys of others between them. As `collect`."""
         self._pending += records
-        for rows in hashed_keys:
-            if rows:
-                self._hashed_keys.append(rows)
-                self._hashed_count += len(rows) // HASHED_KEYS.itemsize
+        # Also without any of them: what is pending is counted.
+        self.collect_hashed(b"".join(hashed_keys))
+
+    def collect_hashed(self, rows: bytes) -> None:
+        """Remember keys as rows of HASHED_KEYS. As `collect`."""
+        if rows:
+            self._hashed_keys.append(rows)
+            self._hashed_count += len(rows) // _HASHED_BYTES
         if len(self._pending) + self._hashed_count >= self._build_at:
             self._build_early()
 

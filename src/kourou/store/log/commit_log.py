@@ -191,12 +191,13 @@ class CommitLog:
     def write(self, start_phy_offset: int, data: Buffer) -> None:
         """Put `data`, which lies in one file, at `start_phy_offset`: the log's end or the start of
         the file behind it. In the page cache on return; OSError leaves the log's end as it was."""
-        log_file = self._writable(start_phy_offset)
-        log_file.file.pwrite(data, start_phy_offset - log_file.start_phy_offset)
+        self.write_parts(start_phy_offset, (data,))
 
     def write_parts(self, start_phy_offset: int, parts: Sequence[Buffer]) -> None:
         """Like `write`, for bytes in parts: large ones are not copied before."""
-        log_file = self._writable(start_phy_offset)
+        log_file = self.log_files[-1] if self.log_files else None
+        if log_file is None or not log_file.start_phy_offset <= start_phy_offset < log_file.end_phy_offset:
+            log_file = self._other_writable(start_phy_offset, log_file)
         position = start_phy_offset - log_file.start_phy_offset
         if len(parts) == 1:
             log_file.file.pwrite(parts[0], position)
@@ -213,10 +214,8 @@ class CommitLog:
             log_file.file.pwrite(bytes(end - phy_offset), phy_offset - log_file.start_phy_offset)
             phy_offset = end
 
-    def _writable(self, phy_offset: int) -> LogFile:
-        last = self.log_files[-1] if self.log_files else None
-        if last is not None and last.start_phy_offset <= phy_offset < last.end_phy_offset:
-            return last
+    def _other_writable(self, phy_offset: int, last: LogFile | None) -> LogFile:
+        """The file to write to that is not the last one."""
         if last is not None and phy_offset < last.start_phy_offset:
             found = self.file_at(phy_offset)
             assert found is not None, f"the log has no byte {phy_offset}"

@@ -294,18 +294,30 @@ class LogAppender:
             self._largest,
         )
 
+    def lone_run_room(self) -> RunRoom | None:
+        """Where a run may go that `write_run` writes by itself; None while puts are refused or pending, or a
+        write needs more than the write."""
+        if (
+            self._batch is not None
+            or self.refusal is not None
+            or self.may_write is not None
+            or self._half_written_end
+        ):
+            return None
+        start = self._log.max_phy_offset
+        return start, self._last_phy_offset(start), self.cycle_ms, self._max_message_bytes, self._largest
+
     def put_run(
         self,
         messages: int,
         records: Sequence[Buffer],
         hashed_keys: bytes,
         grown: Sequence[GrownQueue],
-        done: PutDone,
+        done: PutDone | None,
     ) -> None:
         """Leave pending so many messages that were encoded together for the room that there is, their records
         in parts. `hashed_keys` are what to index, rows of `HASHED_KEYS`; `done` is for all."""
-        batch = self._batch
-        assert batch is not None, "a run is put where `run_room` says"
+        batch = self._batch or self._new_batch()
         batch.puts.append((done, batch.end_phy_offset, 0, True))
         batch.message_count += messages
         batch.parts += records
@@ -365,10 +377,13 @@ class LogAppender:
 
     def _new_batch(self) -> PutBatch:
         start = self._log.max_phy_offset
-        # At the very end of a file, and in an empty log, there is no room: the next file takes it.
-        room = -start % self._file_bytes
-        self._batch = PutBatch(start, start + room - BLANK.size, self.cycle_ms)
+        self._batch = PutBatch(start, self._last_phy_offset(start), self.cycle_ms)
         return self._batch
+
+    def _last_phy_offset(self, start: int) -> int:
+        """Behind this no record may end that begins in the file of `start`."""
+        # At the very end of a file, and in an empty log, there is no room: the next file takes it.
+        return start + -start % self._file_bytes - BLANK.size
 
     def _next_file(self, batch: PutBatch, phy_offset: int) -> int:
         """Close the file with a blank record; the batch goes on in the next one, at the result."""
@@ -409,6 +424,25 @@ class LogAppender:
         # They are written: a batch that waits for its sync need not keep them in memory.
         batch.writes, batch.parts = [], []
         return batch
+
+    def write_run(
+        self, messages: int, records: Sequence[Buffer], hashed_keys: bytes, grown: Sequence[GrownQueue]
+    ) -> int:
+        """Write a run that was encoded for `lone_run_room`; returns its end. It is never pending: on return
+        it is in the page cache. PutFailedError as `write_cycle`; the batch has no senders."""
+        log = self._log
+        start = log.max_phy_offset
+        try:
+            log.write_parts(start, records)
+        except OSError as error:
+            self.put_run(messages, records, hashed_keys, grown, None)
+            batch, self._batch = self._batch, None
+            assert batch is not None
+            raise self._failed(batch, error) from error
+        for queue, queue_offset, units in grown:
+            queue.next_queue_offset = queue_offset + len(units) // UNIT_BYTES
+        log.max_phy_offset = end = start + sum(map(len, records))
+        return end
 
     @property
     def is_undone(self) -> bool:

@@ -100,6 +100,11 @@ class PutBatch:
         self.end_phy_offset = phy_offset
         self.last_phy_offset = last_phy_offset
 
+    def grown(self) -> list[GrownQueue]:
+        """The queues with units in the batch."""
+        first_offsets = self.first_offsets
+        return [(queue, first_offsets[queue], b"".join(pieces)) for queue, pieces in self.units.items()]
+
     def grow(self, queue: ConsumeQueue, queue_offset: int) -> list[bytes]:
         """Where the units of a queue gather that has none in the batch; its next one is `queue_offset`."""
         self.first_offsets[queue] = queue_offset

@@ -3,6 +3,7 @@
 
    sends_end      frames.h          the end of the complete frames with sends in the bytes that a connection has read
    room           frames.h          memory for bytes that a connection will read
+   send_setup     send_setup.h      what all sends of a broker share
    encode_sends   sends.h           ordinary sends of a commit cycle: records, units, index entries, responses
    check_entries  staged_entries.h  whether the entries of a batch may be staged as they are
    encode_staged  staged_entries.h  staged entries that are published: records, units, index entries
@@ -18,7 +19,7 @@
    signing_state, signatures   signatures.h   HMAC-SHA1, as requests are signed
 
    The order in which to read them: bytes, checksum, frames, json, request_head, send_head, properties, large_bodies,
-   run, sequences, batches, pieces, signed_sends, sends; pulls, pull_head, pull_run, pull_notes, pull_filter,
+   run, sequences, batches, pieces, signed_sends, send_setup, sends; pulls, pull_head, pull_run, pull_notes, pull_filter,
    pull_answer_head, pull_answers; the others stand alone.
 
    Anything out of the ordinary is left to the slow path, from that request on. So nothing here reports what is
@@ -40,12 +41,13 @@
 #include "staged_entries.h"
 #include "units.h"
 
-#define INTERFACE 22
+#define INTERFACE 23
 
 static PyMethodDef functions[] = {
     {"sends_end", (PyCFunction)(void (*)(void))sends_end, METH_FASTCALL, sends_end_doc},
     {"room", room, METH_O, room_doc},
-    {"encode_sends", encode_sends, METH_VARARGS, encode_sends_doc},
+    {"send_setup", send_setup, METH_VARARGS, send_setup_doc},
+    {"encode_sends", (PyCFunction)(void (*)(void))encode_sends, METH_FASTCALL, encode_sends_doc},
     {"check_entries", check_entries, METH_VARARGS, check_entries_doc},
     {"encode_staged", encode_staged, METH_VARARGS, encode_staged_doc},
     {"gather", (PyCFunction)(void (*)(void))gather, METH_FASTCALL, gather_doc},

@@ -56,7 +56,8 @@ struct run {
     PyObject *new_queue, *targets, *configs, *broker_config, *topics, *slots, *blocks;
     uint64_t number; /* of the run, as windows note it */
     struct span own, store_host, born_host;
-    struct span templates[2][2]; /* of responses: by serialization type, and whether the message has an id */
+    const struct span (*templates)[2]; /* of responses: by serialization type, and whether the message has an id */
+    struct names *slow_path_names;
     int64_t last_phy_offset, now_ms, max_body, max_record;
     /* the topic of the last message: usually that of the next one, too */
     struct span topic;
@@ -77,8 +78,7 @@ struct run {
     struct buf sequences, undo;
     int has_sequences;
     struct ahead ahead;
-    struct names slow_path_names; /* this and what follows: valid as far as the counts say */
-    struct queue queues[MAX_QUEUES];
+    struct queue queues[MAX_QUEUES]; /* valid as far as their count says */
 };
 
 static struct run *new_run(void)
@@ -86,10 +86,8 @@ static struct run *new_run(void)
     struct run *run = PyMem_Malloc(sizeof *run);
     if (run == NULL)
         PyErr_NoMemory();
-    else {
-        memset(run, 0, offsetof(struct run, slow_path_names));
-        run->slow_path_names.count = NAMES_UNREAD;
-    }
+    else
+        memset(run, 0, offsetof(struct run, queues));
     return run;
 }
 
@@ -347,40 +345,6 @@ static int add_response(
     return 1;
 }
 
-/* Whether a template has these placeholders, the first after the host of an id and, if binary, its length. */
-static int is_template(struct span template, int type, const char *wanted)
-{
-    const char *end = template.at + template.size, *begin = wanted;
-    for (const char *at = template.at; at < end; at++) {
-        if (*at != '%')
-            continue;
-        if (++at < end && *at == '%')
-            continue;
-        if (wanted == begin
-            && (end - at < 4 || memcmp(at, "016X", 4) != 0
-                || at - 1 - template.at
-                       < (type == BINARY ? BINARY_COMMAND_BYTES + BINARY_VALUE_LENGTH_BYTES : 0) + HOST_DIGITS))
-            return 0;
-        if (at == end || *wanted == 0 || *at != *wanted)
-            return 0;
-        wanted++;
-    }
-    return *wanted == 0;
-}
-
-/* The broker's templates, in JSON and binary, without an id and with one. */
-static int read_templates(struct run *run, PyObject *templates[2][2])
-{
-    static const char *wanted[2][2] = {{"0ddd", "0ddsd"}, {"0dd", "0dds"}};
-    for (int type = JSON; type <= BINARY; type++)
-        for (int has_id = 0; has_id <= 1; has_id++) {
-            run->templates[type][has_id] = span_of(templates[type][has_id]);
-            if (!is_template(run->templates[type][has_id], type, wanted[type][has_id]))
-                return 0;
-        }
-    return 1;
-}
-
 static void put_record(
     struct run *run, struct queue *queue, const struct send *send, const struct properties *found,
     struct span body, uint32_t crc, int64_t sys_flag, int64_t size)
@@ -473,7 +437,8 @@ static PyObject *grown_queues(struct run *run)
     return grown;
 }
 
-static void clear(struct run *run)
+/* Let go of all that a run holds, but for the run itself. */
+static void release(struct run *run)
 {
     Py_XDECREF(run->target);
     Py_XDECREF(run->queues_of_topic);
@@ -493,5 +458,10 @@ static void clear(struct run *run)
     free(run->undo.at);
     for (int i = 0; i < SHA1_LANES; i++)
         free(run->ahead.texts[i].at);
+}
+
+static void clear(struct run *run)
+{
+    release(run);
     PyMem_Free(run);
 }

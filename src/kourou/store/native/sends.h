@@ -4,6 +4,7 @@
 
 #include "batches.h"
 #include "pieces.h"
+#include "send_setup.h"
 #include "signed_sends.h"
 
 /* Read the properties of a send into `text`: their length, -1 if they need the slow path, -2 with an error set. */
@@ -40,7 +41,7 @@ static int encode_send(struct run *run, const struct frame *frame)
     if (length < 0)
         return (int)length + 1;
     if (length + run->own.size > MAX_PROPERTIES_BYTES
-        || !read_properties((struct span){run->text.at, length}, run->own, &run->slow_path_names, &found)
+        || !read_properties((struct span){run->text.at, length}, run->own, run->slow_path_names, &found)
         || (send.is_batch && found.sequence.size))
         return PyErr_Occurred() ? -1 : 0;
     struct queue *queue = find_queue(run, send.queue_id);
@@ -155,8 +156,7 @@ PyDoc_STRVAR(encode_sends_doc,
 "and, of idempotent producers, slots whose windows were changed, each with what the window was before. None if\n"
 "the first send needs the slow path.\n"
 "An index entry: hash of a key (4 bytes), phy_offset and store time of the record (8 each).\n"
-"setup: (properties that the broker adds, names of properties that need the slow path, templates of responses,\n"
-"store_host, new_queue). The templates: JSON without and with an id, binary without and with an id.\n"
+"setup: (result of send_setup, new_queue).\n"
 "new_queue(topic, queue_id): creates or prepares a queue without messages; None if it cannot be used.\n"
 "accounts: None, or of those whose signed sends need no look, (broker_config, signing state, topics,\n"
 "identities of idempotent producers) by access key; whatever is not signed by one of them, or sent as another\n"
@@ -164,47 +164,55 @@ PyDoc_STRVAR(encode_sends_doc,
 "sequences: (slots of producers by topic, queue id and identity, blocks of windows, number of the run). The\n"
 "windows are changed in place, and what they were is returned; if an error is raised, they are unchanged.");
 
-static PyObject *encode_sends(PyObject *module, PyObject *args)
+/* Read the arguments; false with an error set. */
+static int read_send_arguments(struct run *run, PyObject *const *args)
 {
-    PyObject *groups, *own, *templates[2][2], *store_host, *accounts, *result = NULL;
-    long long phy_offset, last_phy_offset, now_ms, max_body, max_record, number;
+    run->groups = args[0];
+    run->new_queue = PyTuple_GetItem(args[1], 1);
+    run->targets = args[2];
+    run->configs = args[3];
+    run->broker_config = args[4];
+    run->accounts = args[5] == Py_None ? NULL : args[5];
+    run->topics = args[6];
+    PyObject *sequences = args[7];
+    if (!PyList_Check(run->groups) || !PyDict_Check(run->targets) || !PyDict_Check(run->configs)
+        || (run->accounts != NULL && !PyDict_Check(run->accounts)) || !PyDict_Check(run->topics)
+        || !PyTuple_Check(sequences) || PyTuple_Size(sequences) != 3) {
+        PyErr_SetString(PyExc_TypeError, "an argument of encode_sends has another type");
+        return 0;
+    }
+    run->slots = PyTuple_GetItem(sequences, 0);
+    run->blocks = PyTuple_GetItem(sequences, 1);
+    run->number = (uint64_t)PyLong_AsLongLong(PyTuple_GetItem(sequences, 2));
+    if (!PyDict_Check(run->slots) || !PyList_Check(run->blocks))
+        PyErr_SetString(PyExc_TypeError, "sequences must have a dict and a list");
+    int64_t *const numbers[] = {
+        &run->phy_offset, &run->last_phy_offset, &run->now_ms, &run->max_body, &run->max_record};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        *numbers[i] = PyLong_AsLongLong(args[8 + i]);
+    return !PyErr_Occurred();
+}
+
+static PyObject *encode_sends(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
     (void)module;
-    struct run *run = new_run();
-    if (run == NULL)
-        return NULL;
-    if (!PyArg_ParseTuple(
-            args, "O!(SO!(SSSS)SO)O!O!OOO!(O!O!L)LLLLL", &PyList_Type, &groups, &own, &PyTuple_Type,
-            &run->slow_path_names.source, &templates[JSON][0], &templates[JSON][1], &templates[BINARY][0], &templates[BINARY][1], &store_host,
-            &run->new_queue, &PyDict_Type, &run->targets, &PyDict_Type, &run->configs,
-            &run->broker_config, &accounts, &PyDict_Type, &run->topics, &PyDict_Type, &run->slots, &PyList_Type, &run->blocks,
-            &number, &phy_offset, &last_phy_offset, &now_ms, &max_body,
-            &max_record)) {
-        clear(run);
+    if (count != 13 || !PyTuple_Check(args[1]) || PyTuple_Size(args[1]) != 2) {
+        PyErr_SetString(PyExc_TypeError, "encode_sends takes 13 arguments, the second is a pair");
         return NULL;
     }
-    run->groups = groups;
-    run->accounts = accounts == Py_None ? NULL : accounts;
-    run->own = span_of(own);
-    run->store_host = span_of(store_host);
-    run->number = (uint64_t)number;
-    run->phy_offset = phy_offset;
-    run->last_phy_offset = last_phy_offset;
-    run->now_ms = now_ms;
-    run->max_body = max_body;
-    run->max_record = max_record;
-    PyObject *responses = PyList_New(0);
-    if (run->accounts != NULL && !PyDict_Check(run->accounts))
-        PyErr_SetString(PyExc_TypeError, "accounts must be a dict or None");
-    else if (run->store_host.size != HOST_V4_BYTES || !read_templates(run, templates))
-        PyErr_SetString(PyExc_ValueError, "the host is not IPv4, or a template of a response has other placeholders");
-    else if (responses != NULL && make_room(run, groups)) {
+    struct send_setup *setup = PyCapsule_GetPointer(PyTuple_GetItem(args[1], 0), SEND_SETUP);
+    struct run *run = setup == NULL ? NULL : begin_run(setup);
+    if (run == NULL)
+        return NULL;
+    PyObject *responses = PyList_New(0), *result = NULL;
+    if (responses != NULL && read_send_arguments(run, args) && make_room(run, run->groups)) {
         struct end end = {0, 0, 0};
-        if (encode_groups(run, groups, &end, responses) >= 0)
+        if (encode_groups(run, run->groups, &end, responses) >= 0)
             result = run->messages ? result_of(run, &end, responses) : Py_NewRef(Py_None);
         if (result == NULL)
             take_back(run);
     }
     Py_XDECREF(responses);
-    clear(run);
+    end_run(setup, run);
     return result;
 }

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from kourou.broker.stats.broker_stats import SIZE_BOUNDS, BrokerStatsManager
 from kourou.broker.stats.store_stats import StoreStats
-from kourou.store.log.put_batch import PutBatch
 from kourou.store.queue.cq_unit import UNIT
 
 NOW_MS = 1_700_000_000_000
@@ -23,14 +22,13 @@ class Queue:
 
 def counted(sizes: dict[str, list[int]]) -> BrokerStatsManager:
     stats = BrokerStatsManager("C", 0, lambda _: False, wall_ms=NOW_MS)
-    batch = PutBatch(0, 1 << 30, NOW_MS)
+    grown: Any = []
     for topic, of_topic in sizes.items():
         # Two queues of each: pieces of several units and of one.
         half = len(of_topic) // 2
         for part in (of_topic[:half], of_topic[half:]):
-            units = cast(Any, batch).units.setdefault(Queue(topic), [])
-            units.append(b"".join(UNIT.pack(0, size, 0) for size in part))
-    StoreStats(stats, lambda: NOW_MS + 7).published(batch)
+            grown.append((Queue(topic), 0, b"".join(UNIT.pack(0, size, 0) for size in part)))
+    StoreStats(stats, lambda: NOW_MS + 7).published(grown, sum(map(len, sizes.values())), NOW_MS)
     return stats
 
 

@@ -67,12 +67,12 @@ class StingyFile(OpenFile):
 
     room_bytes = 1 << 30
 
-    def _write_once(self, data: Any, position: int) -> int:
+    def _write_once(self, _: int, data: Any, position: int) -> int:
         some = memoryview(data).tobytes()[: min(3, max(0, self.room_bytes - position))]
         return os.pwrite(self._fd, some, position) if some else 0
 
     def _writev_once(self, parts: Any, position: int) -> int:
-        return self._write_once(b"".join(parts), position)
+        return self._write_once(self._fd, b"".join(parts), position)
 
 
 @pytest.fixture

@@ -72,6 +72,14 @@ def put_one(
     return queue, answers
 
 
+def test_the_bytes_of_a_batch_are_let_go_once_they_are_written(store: MessageStore) -> None:
+    store.begin_cycle()
+    put_one(store, b"first")
+    batch = store.write_cycle()
+    assert batch is not None and (batch.parts, batch.writes) == ([], [])
+    store.publish(batch)
+
+
 # -- offsets -------------------------------------------------------------------------------------
 
 
