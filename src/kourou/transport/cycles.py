@@ -40,19 +40,20 @@ class Cycles:
         self._end = end
         self._after = after
         self._failed = failed
-        self._is_open = False
+        # Whether there is work that waits for the end of the cycle.
+        self.is_open = False
         self._dirty: list[Flushable] = []
 
     def open(self) -> None:
         """Start a cycle unless one is open; it closes by itself."""
-        if not self._is_open:
-            self._is_open = True
+        if not self.is_open:
+            self.is_open = True
             self._begin()
             self._loop.call_soon(self.close)
 
     def mark_dirty(self, connection: Flushable) -> None:
         """Have `connection` flushed when the cycle ends. Call once per cycle and connection."""
-        if not self._is_open:
+        if not self.is_open:
             self.open()
         self._dirty.append(connection)
 
@@ -61,14 +62,14 @@ class Cycles:
 
         Called by the loop; `renew` ends it earlier.
         """
-        if not self._is_open:
+        if not self.is_open:
             return
         try:
             self._end()
         except Exception as error:
             self._fail(error)
         # Work done by `end` belongs to this cycle: what it marks is flushed below.
-        self._is_open = False
+        self.is_open = False
         dirty, self._dirty = self._dirty, []
         for connection in dirty:
             connection.flush()
@@ -79,11 +80,11 @@ class Cycles:
 
     def run_now(self, work: Callable[[], None]) -> None:
         """Do work whose responses leave at once, before other work of the iteration."""
-        if self._is_open:
+        if self.is_open:
             work()
             self._flush()
             return
-        self._is_open = True
+        self.is_open = True
         self._begin()
         try:
             work()

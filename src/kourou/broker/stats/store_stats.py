@@ -47,7 +47,7 @@ class StoreStats:
         # Of each cycle that is not counted yet: its units, and how long it took.
         self._cycles: list[tuple[dict[ConsumeQueue, list[bytes]], int]] = []
         self._waiting_messages = 0
-        stats.settle = self.count
+        stats.settlers.append(self.count)
 
     def published(self, batch: PutBatch) -> None:
         """Count the messages of a batch, now or later."""

@@ -62,7 +62,10 @@ class ConsumerOffsetManager(ConfigTable):
         self._config = config
         self.floors = floors
         self._commits = 0
+        # How far groups have been given messages; ask `_given`.
         self._pull_offsets: OffsetTable = {}
+        # Counts what the fast path has answered and is not counted yet (pull/pull_notes.py).
+        self.settle_pulls: Callable[[], None] = _nothing
         self._resets: OffsetTable = {}
         self.offset_table: OffsetTable = {}
         # Whether this broker may change offsets; None: always (replication/reign.py).
@@ -92,7 +95,7 @@ class ConsumerOffsetManager(ConfigTable):
         popped_from = self.current_popped_from()
         return ConsumerOffsetTable(
             _copied(self.offset_table),
-            _copied(self._pull_offsets) or None,
+            _copied(self._given) or None,
             self.data_version,
             None
             if popped_from is None
@@ -211,12 +214,19 @@ class ConsumerOffsetManager(ConfigTable):
         """The committed offsets by queue id, None for none at all."""
         return self.offset_table.get(f"{topic}@{group}")
 
+    @property
+    def _given(self) -> OffsetTable:
+        """How far groups have been given messages, for statistics only."""
+        self.settle_pulls()
+        return self._pull_offsets
+
     def commit_pull(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
         """The group has been given what lies below `queue_offset`; for statistics only."""
-        self.commit_pulls(group, topic, {queue_id: queue_offset})
+        self.settle_pulls()
+        self.record_pulls(group, topic, {queue_id: queue_offset})
 
-    def commit_pulls(self, group: str, topic: str, queue_offsets: dict[int, int]) -> None:
-        """The same for several queues, by their ids."""
+    def record_pulls(self, group: str, topic: str, queue_offsets: dict[int, int]) -> None:
+        """The same for several queues, by their ids, as part of `settle_pulls`."""
         key = f"{topic}@{group}"
         queues = self._pull_offsets.get(key)
         if queues is None:
@@ -225,7 +235,7 @@ class ConsumerOffsetManager(ConfigTable):
 
     def query_pull(self, group: str, topic: str, queue_id: int) -> int:
         """How far the group has been given messages; where that is not known, what it has committed."""
-        queues = self._pull_offsets.get(f"{topic}@{group}")
+        queues = self._given.get(f"{topic}@{group}")
         pulled = None if queues is None else queues.get(queue_id)
         return self.query(group, topic, queue_id) if pulled is None else pulled
 
@@ -248,7 +258,7 @@ class ConsumerOffsetManager(ConfigTable):
         """Forget what all groups have of one queue: it starts over at 0, and what comes would count as
         consumed."""
         self.floors.remove_queue(topic, queue_id)
-        for table in (self.offset_table, self._pull_offsets, self._resets):
+        for table in (self.offset_table, self._given, self._resets):
             for key, queues in table.items():
                 if key.partition(TOPIC_GROUP_SEPARATOR)[0] == topic and queue_id in queues:
                     _log.info("offset of %s/%d removed: %d", key, queue_id, queues.pop(queue_id))
@@ -281,7 +291,7 @@ class ConsumerOffsetManager(ConfigTable):
         return self._names
 
     def _remove(self, is_gone: Callable[[str], bool]) -> None:
-        for table in (self.offset_table, self._pull_offsets, self._resets):
+        for table in (self.offset_table, self._given, self._resets):
             for key in [key for key in table if is_gone(key)]:
                 _log.info("offsets of %s removed: %s", key, queue_words(table.pop(key)))
                 self.is_dirty = True
@@ -326,6 +336,10 @@ class ConsumerOffsetManager(ConfigTable):
 
 
 def _ignore(_: str) -> None:
+    return None
+
+
+def _nothing() -> None:
     return None
 
 
