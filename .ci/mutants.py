@@ -149,7 +149,7 @@ MUTANTS = (
     Mutant(KERNEL, "(count == 0 || count < room->messages)", "1", PULLS),
     Mutant(KERNEL, "if (count && total + size > room->bytes)", "if (0)", PULLS),
     Mutant(KERNEL, "pull->queue_offset + looked_at)", "-1)", PULLS),
-    Mutant(FAST_PULLS, "            or offsets.has_resets\n", "", PULLS),
+    Mutant(FAST_PULLS, "            or offsets.resets\n", "", PULLS),
     Mutant(FAST_PULLS, "            self._admission.sees_pulls\n", "            False\n", PULLS),
     Mutant(FAST_PULLS, "            or self._hooks.after_pull\n", "", PULLS),
     Mutant(FAST_PULLS, "not (connection.closed or connection.is_write_paused)", "True", PULLS),

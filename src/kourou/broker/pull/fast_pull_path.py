@@ -27,7 +27,6 @@ from kourou.errors import KourouError
 from kourou.protocol.frame import FrameDecoder
 from kourou.protocol.headers.pull import PullMessageRequestHeader
 from kourou.store.kernel import (
-    AnsweredPulls,
     KeptWindow,
     Kernel,
     KnownPullTarget,
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from kourou.broker.settings import KernelStatus, LiveConfig
     from kourou.broker.stats.broker_stats import BrokerStatsManager
     from kourou.broker.tables.offsets import ConsumerOffsetManager
+    from kourou.config.broker import BrokerConfig
     from kourou.store.log.commit_log import CommitLog
     from kourou.store.queue.consume_queues import ConsumeQueues
     from kourou.transport.connection import Connection
@@ -115,8 +115,7 @@ class FastPullPath:
         # Of the run that is answered: whether it has time for old messages anyway, whether there was none for
         # some, and whether it has read some.
         self._has_time = self._lacks_time = self._reads_old = False
-        self._limits: TransferLimits | None = None
-        self._setup = self._new_setup()
+        self._follow(config.current)
 
     def collect(self, connection: Connection, data: bytes, position: int) -> int:
         """Answer the pulls that `data` has from `position` on; where those end that are handled."""
@@ -126,9 +125,12 @@ class FastPullPath:
             self._finish_sends(connection)
         singles_left = _MAX_SINGLE
         while not (connection.closed or connection.is_write_paused):
-            position = self._answer(connection, data, position, connection.writable_fd())
-            if position == len(data):
-                break
+            answered = self._answer(connection, data, position, connection.writable_fd())
+            if answered == len(data):
+                return answered
+            if answered != position:
+                position = answered
+                continue
             end = self._pulls_end(data, position, connection.max_frame_bytes)
             if end == position:
                 break
@@ -162,6 +164,7 @@ class FastPullPath:
         answered = 0
         if self._is_open and not connection.is_write_paused:
             self._has_time = True
+            self._windows.clear()
             try:
                 answered = self._answer(connection, frame, 0, _NO_FD)
             finally:
@@ -172,14 +175,16 @@ class FastPullPath:
     @property
     def _is_open(self) -> bool:
         """Whether there are pulls that nothing has to see."""
-        offsets = self._offsets
+        offsets, config = self._offsets, self._config.current
+        if config is not self._followed:
+            self._follow(config)
         return not (
             self._admission.sees_pulls
             or self._hooks.after_pull
             or self._processor.charge is not None
-            or offsets.has_resets
+            or offsets.resets
             or offsets.floors.table
-            or self._config.current.is_slave
+            or self._is_slave
             or self._status.current.kernel is None
         )
 
@@ -188,9 +193,9 @@ class FastPullPath:
         `fd`."""
         state: ConnectionState = connection.state
         self._lacks_time = self._reads_old = False
-        if connection.last_heard - self._windows_since_s > _KEPT_S:
+        if connection.last_active - self._windows_since_s > _KEPT_S:
             self._windows.clear()
-            self._windows_since_s = connection.last_heard
+            self._windows_since_s = connection.last_active
         try:
             answered = self._answer_pulls(
                 connection,
@@ -199,7 +204,7 @@ class FastPullPath:
                 position,
                 connection.max_frame_bytes,
                 fd,
-                self._current_setup(),
+                self._setup,
                 self._store_log.max_phy_offset,
                 self._now_ms(),
             )
@@ -213,12 +218,7 @@ class FastPullPath:
             return position
         if answered is None:
             return position
-        self._finish(connection, answered)
-        return answered[0]
-
-    def _finish(self, connection: Connection, answered: AnsweredPulls) -> None:
-        """Have the rest of the answers written, and record what was answered."""
-        _, pulls, size_bytes, rest, commits = answered
+        end, pulls, size_bytes, rest, commits = answered
         if rest is not None:
             connection.send(rest)
         if commits is not None:
@@ -227,6 +227,7 @@ class FastPullPath:
         self.notes.answered(pulls, self._now_s() - connection.last_heard)
         if self._reads_old:
             self._cold_reads.spend(size_bytes)
+        return end
 
     # -- what the kernel asks for ----------------------------------------------------------------
 
@@ -310,14 +311,14 @@ class FastPullPath:
             self._cold_reads.resume()
         return True
 
-    def _current_setup(self) -> PullSetup:
-        if self._limits is not self._processor.stock_limits:
-            self._setup = self._new_setup()
-        return self._setup
+    def _follow(self, config: BrokerConfig) -> None:
+        """Use a configuration from here on."""
+        self._followed = config
+        self._is_slave = config.is_slave
+        self._setup = self._new_setup()
 
     def _new_setup(self) -> PullSetup:
         processor = self._processor
-        self._limits = processor.stock_limits
         numbers = pull_numbers(
             _numbers_of(processor.stock_limits),
             _numbers_of(processor.large_limits),
