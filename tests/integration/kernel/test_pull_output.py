@@ -162,3 +162,25 @@ def test_a_connection_that_closes_is_not_written_to(twins: Twins) -> None:
             assert connection.writable_fd() == -1
 
     twins.run(checked(twins.brokers[0]))
+
+
+def test_bytes_that_the_transport_holds_are_not_overtaken(twins: Twins) -> None:
+    """Although they are so few that the peer counts as one that reads."""
+    expected = twins.feed(FEW)
+
+    async def answered(broker: FedBroker) -> tuple[int, bytes]:
+        async with connected(broker) as (connection, peer):
+            assert connection._transport is not None
+            sent = 0
+            while not connection._transport.get_write_buffer_size():
+                connection.send(b"x" * 8192)
+                broker.services.cycles.close()
+                sent += 8192
+            assert not connection.is_write_paused
+            first = received(peer)  # now the socket has room
+            connection.data_received(FEW)
+            broker.services.cycles.close()
+            return sent, first + await received_all(peer, sent + len(expected) - len(first))
+
+    sent, data = twins.run(answered(twins.brokers[0]))
+    assert data == b"x" * sent + expected

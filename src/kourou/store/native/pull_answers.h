@@ -198,7 +198,7 @@ PyDoc_STRVAR(answer_pulls_doc,
 "topic, broker to ask next, the same for a slow consumer, codes of the wanted tags or None, and a bytearray that\n"
 "gets a row for each pull (PULL_NOTE).\n"
 "setup: headers of answers with %d for numbers, in JSON: maxOffset, minOffset, nextBeginOffset, broker, flags of the\n"
-"topic, opaque; and binary: broker, nextBeginOffset, minOffset, maxOffset, flags of the topic. Numbers (PullNumbers).\n"
+"topic, opaque; and binary: broker, nextBeginOffset, minOffset, maxOffset, flags of the topic. `pull_numbers`.\n"
 "Queues by topic and id. Windows by region of the log: (file, its start, first and last byte, whether it is old).\n"
 "A list that gets each target with its first row.\n"
 "find_target(connection, key, topic, group, queue_id, sys_flag, subscription, expression_type, sub_version): what is\n"

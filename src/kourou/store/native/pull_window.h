@@ -1,5 +1,5 @@
 /* The part of the log that a pull is answered from, through the map of a file. What was found is kept by the broker
-   for some time (broker/pull/kept_windows.py), by the region of the log that it begins in. */
+   for some time (broker/pull/fast_pull_path.py), by the region of the log that it begins in. */
 
 #pragma once
 
