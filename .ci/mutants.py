@@ -49,6 +49,8 @@ READ_AHEAD = "src/kourou/store/recovery/read_ahead.py"
 RECOVERED = (f"{_KERNEL_TESTS}/test_recovery.py", "-k", "misleads or read_once")
 CHECKSUMS = (f"{_KERNEL_TESTS}/test_checksum.py",)
 PULLS = (f"{_KERNEL_TESTS}/test_answer_pulls.py",)
+KEPT_PULLS = (f"{_KERNEL_TESTS}/test_kept_pulls.py",)
+PULL_OUTPUT = (f"{_KERNEL_TESTS}/test_pull_output.py",)
 FITS = (f"{_KERNEL_TESTS}/test_units_fit.py",)
 SHARES = ("tests/unit/broker/pull/test_cold_read_share.py",)
 SLOTS = (f"{_KERNEL_TESTS}/test_link_entries.py",)
@@ -131,12 +133,24 @@ MUTANTS = (
     Mutant(KERNEL, "begin < 0 || end < begin", "end < begin", CHECKSUMS),
     Mutant(KERNEL, "pull->queue_id >= target->queue_nums", "pull->queue_id > target->queue_nums", PULLS),
     Mutant(KERNEL, "if (pull->seen & 1u << i)", "if (0)", PULLS),
-    Mutant(KERNEL, "one->sys_flag == other->sys_flag", "1", PULLS),
+    Mutant(KERNEL, "        pull->sys_flag, pull->sub_version,", "        0, pull->sub_version,", PULLS),
+    Mutant(KERNEL, "now == found ||", "1 ||", KEPT_PULLS),
+    Mutant(KERNEL, "bounds.end > run->max_phy_offset", "0", KEPT_PULLS),
+    Mutant(KERNEL, "joined_answers(run, sent)", "joined_answers(run, 0)", PULL_OUTPUT),
+    Mutant(
+        "src/kourou/transport/connection.py", "self._fd < 0 or self._out or", "self._fd < 0 or", PULL_OUTPUT
+    ),
+    Mutant(
+        "src/kourou/transport/connection.py",
+        "-1 if transport.get_write_buffer_size() else self._fd",
+        "self._fd",
+        PULL_OUTPUT,
+    ),
     Mutant(KERNEL, "count < room.messages && count <", "count <", PULLS),
     Mutant(KERNEL, "(count == 0 || count < room->messages)", "1", PULLS),
     Mutant(KERNEL, "if (count && total + size > room->bytes)", "if (0)", PULLS),
     Mutant(KERNEL, "pull->queue_offset + looked_at)", "-1)", PULLS),
-    Mutant(FAST_PULLS, "            or offsets.has_resets\n", "", PULLS),
+    Mutant(FAST_PULLS, "            or offsets.resets\n", "", PULLS),
     Mutant(FAST_PULLS, "            self._admission.sees_pulls\n", "            False\n", PULLS),
     Mutant(FAST_PULLS, "            or self._hooks.after_pull\n", "", PULLS),
     Mutant(FAST_PULLS, "not (connection.closed or connection.is_write_paused)", "True", PULLS),

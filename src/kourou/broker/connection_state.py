@@ -37,6 +37,8 @@ class ConnectionState:
     """None before the first pull that waits for the disk."""
     reads_later: int = 0
     """Pulls of old messages that the fast path answers when there is time (pull/cold_read_share.py)."""
+    known_pulls: dict[bytes, Any] = field(default_factory=dict)
+    """What was decided for pulls of this connection, for the compiled kernel (pull/fast_pull_path.py)."""
     refused_heartbeat: str = ""
     """Why the last heartbeat was refused, so that it is logged once; empty: it was not."""
     heartbeat: Request | None = None

@@ -7,25 +7,29 @@ from __future__ import annotations
 
 from kourou.broker.pull.fast_pull_path import FastPullPath
 from kourou.broker.send.fast_send_path import FastSendPath
+from kourou.store.kernel import Kernel
 from kourou.transport.connection import Connection
 
 
 class FastPaths:
     """A BulkHandler of both. Pulls are answered at once, sends when the cycle ends."""
 
-    def __init__(self, sends: FastSendPath, pulls: FastPullPath) -> None:
+    def __init__(self, kernel: Kernel, sends: FastSendPath, pulls: FastPullPath) -> None:
+        self._pull_is_next = kernel.pull_is_next
         self.sends = sends
         self.pulls = pulls
 
     def collect(self, connection: Connection, data: bytes, position: int) -> int:
         """Take the sends and pulls that `data` has from `position` on; where they end."""
         while True:
-            end = self.sends.collect(connection, data, position)
-            if end == len(data):
+            if not self._pull_is_next(data, position):
+                position = self.sends.collect(connection, data, position)
+                if position == len(data) or not self._pull_is_next(data, position):
+                    return position
+            end = self.pulls.collect(connection, data, position)
+            if end == position or end == len(data) or connection.closed or connection.is_write_paused:
                 return end
-            position = self.pulls.collect(connection, data, end)
-            if position == end or connection.closed or connection.is_write_paused:
-                return position
+            position = end
 
     def room(self, size_bytes: int, /) -> bytearray:
         """Memory for large reads; what is in it is undefined."""

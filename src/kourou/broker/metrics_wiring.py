@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kourou.broker.metrics.broker_metrics import BrokerMetrics
 from kourou.broker.metrics.exporter import BrokerExporter
-from kourou.broker.metrics.part import DeliveryLatency, FastPulls, FastSends
+from kourou.broker.metrics.part import DeliveryLatency, FastSends
 from kourou.broker.wiring import runtime_info
 from kourou.metrics.process import LoopLag
 from kourou.transport.request_latency import RequestLatency
@@ -45,7 +45,8 @@ def make_metrics(
     services.pulls.on_delivery = pops.on_delivery = deliveries.delivered
     if fast_paths is not None:
         fast_paths.sends.on_stored = FastSends(requests, services.now_ms).stored
-        fast_paths.pulls.on_answered = FastPulls(requests, deliveries).answered
+        fast_paths.pulls.notes.on_answered = requests.pulls
+        fast_paths.pulls.notes.on_delivered = deliveries.delivered_at_age
     return BrokerMetrics(
         config=services.live_config,
         admission=services.admission,

@@ -394,9 +394,10 @@ def fast_paths(
         queues=services.store.queues,
         cold_reads=services.cold_reads,
         cycles=services.cycles,
+        now_ms=services.now_ms,
         finish_sends=sends.finish,
     )
-    return FastPaths(sends, pulls)
+    return FastPaths(kernel, sends, pulls)
 
 
 def retention(services: BrokerServices, journal: Journal) -> RetentionService:

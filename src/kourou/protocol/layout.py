@@ -6,6 +6,7 @@ description of a numpy dtype for many, and the header `layout.h` of the compiled
     RECORD            head of a message in the CommitLog, and so in every pull response
     CQ_UNIT           entry of a ConsumeQueue
     INDEX_KEY         hashed key on its way to an IndexFile
+    PULL_NOTE         answered pull that is not counted yet, in memory
     BATCH_ENTRY       head of a message in the body of a batch
     FRAME             prefix of a frame
     BINARY_COMMAND    head of a command in the binary serialization, without a remark
@@ -200,6 +201,17 @@ BLANK_UNIT_SIZE: Final = CQ_UNIT.kind("size").high
 """In place of a size: a unit whose message this queue never had."""
 
 INDEX_KEY: Final = Layout("INDEX_KEY", ("key_hash", I4), ("phy_offset", I8), ("store_timestamp", I8))
+
+PULL_NOTE: Final = Layout(
+    "PULL_NOTE",
+    ("queue_id", I4),
+    ("messages", I4),
+    ("size_bytes", I4),
+    ("next_queue_offset", I8),
+    ("store_timestamp", I8),
+    ("answered_ms", I8),
+)
+"""`store_timestamp` is that of the first message; `answered_ms` is a time of the same clock."""
 
 BATCH_ENTRY: Final = Layout(
     "BATCH_ENTRY", ("size", I4), ("magic", I4), ("body_crc", I4), ("flag", I4), ("body_length", I4)

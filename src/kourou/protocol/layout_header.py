@@ -18,6 +18,7 @@ _LAYOUTS = (
     layout.RECORD,
     layout.CQ_UNIT,
     layout.INDEX_KEY,
+    layout.PULL_NOTE,
     layout.BATCH_ENTRY,
     layout.FRAME,
     layout.BINARY_COMMAND,

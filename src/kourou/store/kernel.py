@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 if TYPE_CHECKING:
     # `kourou version` imports this module, and need not load numpy.
     from kourou.protocol.layout import Buffer
-    from kourou.store.log.log_regions import LogWindow
+    from kourou.store.log.log_file import LogFile
     from kourou.store.log.put_batch import GrownQueue
     from kourou.store.queue.consume_queue import ConsumeQueue
 
@@ -50,26 +51,35 @@ SigningAccounts: TypeAlias = "Mapping[str, tuple[Any, bytes, set[str], set[str]]
 """By access key: the ruling under which this holds, the signing state, the topics that the account may send
 to, and the identities of idempotent producers that it may send as."""
 
-PullTargetFields: TypeAlias = tuple[str, str, int, int, int, int, tuple[int, ...] | None]
+PullTargetFields: TypeAlias = tuple[str, str, int, int, int, int, tuple[int, ...] | None, bytearray]
 """Group, topic, number of queues, flags of the topic, the broker to ask next, the same for a slow consumer,
-and the codes of the wanted tags; None: all messages are wanted."""
+the codes of the wanted tags, or None: all messages are wanted; and the rows (PULL_NOTE) of answered pulls."""
+KnownPullTarget: TypeAlias = tuple[PullTargetFields, tuple[tuple[Any, str, object], ...]]
+"""A target, and its guards: owner (a dict, or an object), key or attribute, and the object that is there as
+long as the target holds."""
 PullLimits: TypeAlias = tuple[int, int, int, int, int, int]
 """Messages and bytes of a pull in memory, and on disk; how many bytes of the log count as in memory; the most
 messages."""
-Pulled: TypeAlias = tuple[
-    PullTargetFields,
-    int,
-    int,
-    int,
-    dict[int, int],
-    list[tuple[int, int]],
-    list[tuple[int, int]],
+KeptWindow: TypeAlias = "tuple[LogFile, int, int, int, bool]"
+"""A part of a file of the log that is in memory: the file, its start, first and last byte, whether it is
+old."""
+PullSetup: TypeAlias = tuple[
+    bytes,
+    bytes,
+    bytes,
+    Mapping[str, Any],
+    dict[int, KeptWindow],
+    list[Any],
+    Callable[..., KnownPullTarget | None],
+    Callable[[int, int, int], bool],
+    Callable[[], bool],
 ]
-"""Of pulls in a row: what was found for them (group, topic and more), their number, that of the messages, the
-bytes of those, next_begin_offset by queue id, queue id and offset of each commit, and for each pull the store
-time of its first message and the number of messages."""
-AnsweredPulls: TypeAlias = tuple[int, bytes, list[Pulled]]
-"""The position behind the pulls, their answers, and what they got."""
+"""What all pulls of a broker share: headers of answers in JSON and binary, `pull_numbers`, queues by topic
+and id, windows of the log by region, a list of the targets that have rows, and the functions that find a
+target and a window, and that tell whether old messages may be read."""
+AnsweredPulls: TypeAlias = tuple[int, int, int, bytes | None, list[tuple[PullTargetFields, int, int]] | None]
+"""The position behind the pulls, their number, the size of their answers, what is left to write of these, and
+target, queue id and offset of each commit."""
 
 EncodedStaged: TypeAlias = "tuple[int, int, bytearray, bytes, list[GrownQueue]]"
 """The position behind the entries, their number, their records, the index entries, and the queue."""
@@ -157,18 +167,19 @@ class Kernel(Protocol):
 
     def pulls_end(self, data: bytes, position: int, max_frame_bytes: int, /) -> int: ...
 
+    def pull_is_next(self, data: bytes, position: int, /) -> bool: ...
+
     def answer_pulls(
         self,
+        connection: Any,
+        known: dict[bytes, KnownPullTarget],
         data: bytes,
         position: int,
-        end: int,
-        templates: tuple[bytes, bytes],
-        limits: tuple[PullLimits, PullLimits, int],
+        max_frame_bytes: int,
+        fd: int,
+        setup: PullSetup,
         max_phy_offset: int,
-        max_bytes: int,
-        topics: Mapping[str, Any],
-        find_target: Callable[..., PullTargetFields | None],
-        find_window: Callable[[int, int, int], LogWindow | None],
+        now_ms: int,
         /,
     ) -> AnsweredPulls | None: ...
 
@@ -227,6 +238,22 @@ class Kernel(Protocol):
     def signing_state(self, secret_key: bytes, /) -> bytes: ...
 
     def signatures(self, secret_key: bytes, texts: list[bytes], form: int, /) -> list[str] | None: ...
+
+
+def pull_numbers(
+    limits: PullLimits,
+    large_limits: PullLimits,
+    *,
+    max_filter_units: int,
+    run_bytes: int,
+    region_bytes: int,
+    block_units: int,
+) -> bytes:
+    """What a run of pulls has to know, as `answer_pulls` takes it: Apache's limits and the negotiated ones,
+    how many units a pull by tags looks at, how many bytes of answers end a run; how large the regions of the
+    log are that windows are kept by, and the blocks of units."""
+    numbers = (*limits, *large_limits, max_filter_units, run_bytes, region_bytes, block_units)
+    return struct.pack(f"={len(numbers)}q", *numbers)
 
 
 @dataclass(frozen=True, slots=True)

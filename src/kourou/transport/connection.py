@@ -90,6 +90,7 @@ class Connection(asyncio.Protocol):
         "_close_reason",
         "_decoder",
         "_dispatch",
+        "_fd",
         "_heard",
         "_is_tls",
         "_limits",
@@ -152,6 +153,7 @@ class Connection(asyncio.Protocol):
         self._unsent_oneways = 0
         self._close_reason = ""
         self._is_tls = False
+        self._fd = -1
         self._user_source = user_source
         self._heard = False
         self._lost = False
@@ -175,6 +177,7 @@ class Connection(asyncio.Protocol):
         self.remote_address = format_address(transport.get_extra_info("peername"))
         tls = transport.get_extra_info("ssl_object")
         self._is_tls = tls is not None
+        self._fd = -1 if self._is_tls else _fd_of(transport)
         self.certificate_user = certificate_user(tls, self._user_source)
         self.calls = PendingCalls(self._loop, self.remote_address, self._limits.max_calls)
         if self._on_open is not None:
@@ -420,6 +423,15 @@ class Connection(asyncio.Protocol):
             except (OSError, RuntimeError) as error:  # uvloop raises on a closed handle
                 self.abort(f"write failed: {error}")
 
+    def writable_fd(self) -> int:
+        """The socket, for a caller that writes to it at once what answers the read under way, and passes to
+        `send` what it does not take; -1 if that could overtake something, or bytes are encrypted. Good until
+        the caller returns."""
+        transport = self._transport
+        if self._fd < 0 or self._out or self.closed or transport is None or transport.is_closing():
+            return -1
+        return -1 if transport.get_write_buffer_size() else self._fd
+
     def send_parts(self, parts: Sequence[Buffer], size_bytes: int) -> None:
         """Like `send`, for bytes in many pieces, `size_bytes` in total."""
         if self.closed:
@@ -543,3 +555,9 @@ class Connection(asyncio.Protocol):
             # and its alert is often lost with the connection.
             return "closed by the peer right after the TLS handshake; it may want another client certificate"
         return f"closed by the peer{hint}"
+
+
+def _fd_of(transport: asyncio.BaseTransport) -> int:
+    """The descriptor of the socket; -1 for a transport without one."""
+    fileno = getattr(transport.get_extra_info("socket"), "fileno", None)
+    return -1 if fileno is None else fileno()

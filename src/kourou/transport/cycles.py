@@ -40,7 +40,7 @@ class Cycles:
         self._end = end
         self._after = after
         self._failed = failed
-        # Asked for each read, so an attribute.
+        # Whether there is work that waits for the end of the cycle; asked for each read.
         self.is_open = False
         self._dirty: list[Flushable] = []
 

@@ -51,9 +51,9 @@ class RequestLatency:
         """So many sends were handled together."""
         self._add((RequestCode.SEND_MESSAGE_V2, code, False, False), elapsed_ms, requests)
 
-    def pulls(self, requests: int, arrived_s: float) -> None:
+    def pulls(self, requests: int, elapsed_s: float) -> None:
         """So many pulls, which arrived together, were answered together with messages."""
-        elapsed_ms = (self._now_s() - arrived_s) * 1000
+        elapsed_ms = elapsed_s * 1000
         key = RequestCode.PULL_MESSAGE, ResponseCode.SUCCESS, False, elapsed_ms > _LONG_POLLING_MS
         self._add(key, elapsed_ms, requests)
 

@@ -129,7 +129,7 @@ class FedBroker:
 
         def answer_pulls(*arguments: Any) -> AnsweredPulls | None:
             answered = kernel.answer_pulls(*arguments)
-            self.pulled += 0 if answered is None else sum(note[1] for note in answered[2])
+            self.pulled += 0 if answered is None else answered[1]
             return answered
 
         functions = {
@@ -138,6 +138,7 @@ class FedBroker:
             "room": kernel.room,
             "signing_state": kernel.signing_state,
             "pulls_end": kernel.pulls_end,
+            "pull_is_next": kernel.pull_is_next,
             "answer_pulls": answer_pulls,
         }
         return cast(Kernel, SimpleNamespace(encode_sends=encode_sends, **functions))
@@ -187,7 +188,14 @@ class FedBroker:
 
     def connect(self, *, reads: bool = True) -> tuple[Connection, MemoryTransport]:
         """A connection that has sent something before, and its peer, which takes its answers or does not."""
-        connection = Connection(
+        connection = self.new_connection()
+        transport = MemoryTransport(connection, reads=reads, has_socket=True)
+        record_born_host(connection)
+        return connection, transport
+
+    def new_connection(self) -> Connection:
+        """A connection without a transport."""
+        return Connection(
             self.services.cycles,
             Dispatcher(
                 {**self._sends.processors(), **self.services.pulls.processors()},
@@ -198,9 +206,6 @@ class FedBroker:
             bulk=self.fast_paths,
             new_state=ConnectionState,
         )
-        transport = MemoryTransport(connection, reads=reads, has_socket=True)
-        record_born_host(connection)
-        return connection, transport
 
     def log_bytes(self, phy_offset: int) -> bytes:
         """The log from there to its end, file by file."""

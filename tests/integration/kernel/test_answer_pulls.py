@@ -27,6 +27,7 @@ from kourou.protocol.bodies import ConsumerData, SubscriptionData
 from kourou.protocol.codes import LanguageCode, RequestCode, ResponseCode
 from kourou.protocol.header_binary import encode_binary_head
 from kourou.protocol.headers.pull import PullMessageRequestHeader
+from kourou.store.kernel import pull_numbers
 from kourou.store.log.commit_log import CommitLog
 from kourou.store.queue.consume_queue import ConsumeQueue
 from tests.golden.frames import VERSIONS
@@ -118,6 +119,20 @@ def pulled(twins: Twins, data: bytes) -> int:
     return twins.brokers[0].pulled - before
 
 
+def setup(
+    *,
+    json: bytes = b"%d" * 6,
+    binary: bytes = bytes(21) + b"%d" * 5,
+    numbers: bytes | None = None,
+    find_target: Any = print,
+) -> tuple[Any, ...]:
+    """What pulls of a broker without topics share."""
+    limits = 1, 1, 1, 1, 1, 1
+    sizes = {"max_filter_units": 1, "run_bytes": 1, "region_bytes": 1, "block_units": 1}
+    numbers = pull_numbers(limits, limits, **sizes) if numbers is None else numbers
+    return json, binary, numbers, {}, {}, [], find_target, print, print
+
+
 # -- what is answered ---------------------------------------------------------------------------------
 
 
@@ -198,15 +213,15 @@ def test_a_slow_consumer_is_sent_to_a_slave(readers: Twins) -> None:
 def test_pulls_of_java_clients_are_understood(kernel: ModuleType, version: str) -> None:
     asked: list[str] = []
 
-    def find_target(topic: str, *_: Any) -> None:
+    def find_target(connection: object, key: bytes, topic: str, *_: Any) -> None:
+        assert connection is None and topic.encode() in key
         asked.append(topic)
 
-    limits, templates = (1, 1, 1, 1, 1, 1), (b"%d" * 6, b"%d" * 5 + bytes(21))
     requests = [data for data in recorded_requests(version, 11) if b'"language":"JAVA"' in data]
     for data in requests:
         end = kernel.pulls_end(data, 0, LIMIT)
         assert end == len(data)
-        kernel.answer_pulls(data, 0, end, templates, (limits, limits, 1), 0, 1, {}, find_target, print)
+        kernel.answer_pulls(None, {}, data, 0, end, -1, setup(find_target=find_target), 0, 1)
     assert len(asked) == len(requests)
 
 
@@ -719,28 +734,35 @@ def test_a_file_that_cannot_be_read_does_not_switch_the_kernel_off(
     def fail(*_: Any) -> None:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
+    services, paths = readers.brokers[0].services, readers.brokers[0].fast_paths
+    queue = services.store.queues.find("TopicTest", 0)
+    assert queue is not None and paths is not None
+    paths.pulls._windows.clear()
     with monkeypatch.context() as patch:
+        if name == "read_units_nowait":  # units in the tail are read by the kernel itself
+            patch.setattr(queue, "flushed_queue_offset", queue.max_queue_offset)
         patch.setattr(owner, name, fail)
         answers = readers.feed(pulls(opaque=1) + pulls(opaque=2))
     assert answers.count(b'"code":1,') == 2
     assert pulled(readers, pulls()) == 1
 
 
+@pytest.mark.parametrize(("data", "position"), [(b"", 1), (b"", -1), (b"abc", 4)])
+def test_positions_outside_the_data_are_refused(kernel: ModuleType, data: bytes, position: int) -> None:
+    with pytest.raises(ValueError, match="position"):
+        kernel.answer_pulls(None, {}, data, position, LIMIT, -1, setup(), 0, 1)
+    assert not kernel.pull_is_next(data, position)
+
+
 @pytest.mark.parametrize(
-    "arguments",
+    ("change", "problem"),
     [
-        (b"", 1, 0),
-        (b"", -1, 0),
-        (b"abc", 0, 4),
-        (b"abc", 2, 1),
+        ({"json": b"%d" * 5}, "placeholders"),
+        ({"binary": b"%d" * 5}, "placeholders"),
+        ({"numbers": bytes(8)}, "length"),
+        ({"numbers": bytes(16 * 8)}, "size"),
     ],
 )
-def test_positions_outside_the_data_are_refused(
-    kernel: ModuleType, arguments: tuple[bytes, int, int]
-) -> None:
-    limits = (1, 1, 1, 1, 1, 1)
-    templates = b"%d" * 6, bytes(21) + b"%d" * 5
-    with pytest.raises(ValueError, match="position"):
-        kernel.answer_pulls(*arguments, templates, (limits, limits, 1), 0, 1, {}, print, print)
-    with pytest.raises(ValueError, match="placeholders"):
-        kernel.answer_pulls(b"", 0, 0, (b"%d" * 5, templates[1]), (limits, limits, 1), 0, 1, {}, print, print)
+def test_a_setup_that_is_wrong_is_refused(kernel: ModuleType, change: dict[str, bytes], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        kernel.answer_pulls(None, {}, b"", 0, LIMIT, -1, setup(**change), 0, 1)

@@ -13,11 +13,10 @@ from kourou.protocol.record_fields import record_store_timestamp
 from kourou.transport.tasks import TaskOwner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from kourou.broker.metrics.broker_metrics import BrokerMetrics
     from kourou.broker.metrics.push import MetricsPush
-    from kourou.store.kernel import Pulled
     from kourou.store.log.put_status import PutStatus
     from kourou.store.read.get_message_result import GetMessageResult
     from kourou.transport.request_latency import RequestLatency
@@ -39,11 +38,12 @@ class DeliveryLatency(Histogram):
 
     def delivered(self, result: GetMessageResult) -> None:
         """Messages were delivered; the first is the oldest."""
-        self.delivered_from(record_store_timestamp(result.buffers[0]), result.message_count)
+        age_ms = self._now_ms() - record_store_timestamp(result.buffers[0])
+        self.delivered_at_age(age_ms, result.message_count)
 
-    def delivered_from(self, store_timestamp: int, messages: int) -> None:
-        """The same for messages of which the first was stored at that time."""
-        self.add(max(0, self._now_ms() - store_timestamp) / 1000, messages)
+    def delivered_at_age(self, age_ms: int, messages: int) -> None:
+        """The same for messages of which the first had been stored so long before."""
+        self.add(max(0, age_ms) / 1000, messages)
 
 
 class FastSends:
@@ -56,21 +56,6 @@ class FastSends:
     def stored(self, messages: int, status: PutStatus, cycle_ms: int) -> None:
         """The messages of a run, which began at `cycle_ms`, are answered."""
         self._requests.sends(messages, status.response_code, max(0, self._now_ms() - cycle_ms))
-
-
-class FastPulls:
-    """Reports the pulls of the fast path."""
-
-    def __init__(self, requests: RequestLatency, deliveries: DeliveryLatency) -> None:
-        self._requests = requests
-        self._deliveries = deliveries
-
-    def answered(self, arrived_s: float, pulled: Sequence[Pulled]) -> None:
-        """The pulls of a run, which arrived then, are answered."""
-        for *_, stored in pulled:
-            self._requests.pulls(len(stored), arrived_s)
-            for store_timestamp, messages in stored:
-                self._deliveries.delivered_from(store_timestamp, messages)
 
 
 class MetricsPart(BrokerPart):

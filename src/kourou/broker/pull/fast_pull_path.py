@@ -6,22 +6,36 @@ the admission gate under the current ruling; the first pull after a change is de
 Any other pull is handled as all requests are (pull_message_processor.py), those after it by the kernel again.
 So is every pull while something has to see each: a check of requests, a hook, the limits of accounts; while a
 reset or an overflow policy moves offsets; on a slave; and where the kernel is not in use.
-Answers leave in the order of the pulls. Statistics and offsets are recorded for all pulls of a run at once.
+Answers leave at once, in the order of the pulls: the kernel writes them to the socket, straight from the log,
+unless something else waits to be written there. What the socket does not take, and answers to peers with TLS,
+are written when the cycle ends.
+What is known is kept across reads: targets with each connection, windows of the log for a moment. Offsets
+that pulls commit are recorded at once, all else later (pull_notes.py).
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final
 
 from kourou.broker.pull.pull_answer import KERNEL_TEMPLATES
+from kourou.broker.pull.pull_notes import KnownPull, PullNotes
 from kourou.errors import KourouError
 from kourou.protocol.frame import FrameDecoder
 from kourou.protocol.headers.pull import PullMessageRequestHeader
-from kourou.store.kernel import Kernel, Pulled, PullLimits, PullTargetFields
-from kourou.store.log.log_regions import LogWindow
+from kourou.store.kernel import (
+    KeptWindow,
+    Kernel,
+    KnownPullTarget,
+    PullLimits,
+    PullSetup,
+    pull_numbers,
+)
+from kourou.store.log.log_regions import REGION_BYTES
+from kourou.store.queue.unit_blocks import BLOCK_UNITS
 from kourou.store.read.get_message import DENSE
 from kourou.store.read.transfer_limits import MAX_MESSAGES, TransferLimits
 
@@ -35,6 +49,7 @@ if TYPE_CHECKING:
     from kourou.broker.settings import KernelStatus, LiveConfig
     from kourou.broker.stats.broker_stats import BrokerStatsManager
     from kourou.broker.tables.offsets import ConsumerOffsetManager
+    from kourou.config.broker import BrokerConfig
     from kourou.store.log.commit_log import CommitLog
     from kourou.store.queue.consume_queues import ConsumeQueues
     from kourou.transport.connection import Connection
@@ -48,23 +63,12 @@ _MAX_SINGLE: Final = 16
 """After so many pulls that the kernel did not answer, it is not tried again in this read."""
 _MAX_LATER: Final = 16
 """Pulls of one connection that wait for time to read old messages; others wait in its queue."""
+_MAX_KNOWN: Final = 64
+"""For so many kinds of pulls of one connection it is kept what was decided; then all are asked for again."""
+_KEPT_S: Final = 0.25
+"""So long windows of the log are kept, longer than they are believed to be in memory (log_regions.py)."""
 _LENGTH_BYTES: Final = 4
-
-
-class KnownPull(NamedTuple):
-    """A group that may pull from a topic. The compiled kernel reads the fields by position.
-
-    `slow_broker_id`: the broker to ask for messages that are no longer in memory here. `codes`: of the wanted
-    tags; None: all messages are wanted.
-    """
-
-    group: str
-    topic: str
-    queue_nums: int
-    topic_sys_flag: int
-    broker_id: int
-    slow_broker_id: int
-    codes: tuple[int, ...] | None
+_NO_FD: Final = -1
 
 
 class FastPullPath:
@@ -85,6 +89,7 @@ class FastPullPath:
         queues: ConsumeQueues,
         cold_reads: ColdReadThrottle,
         cycles: Cycles,
+        now_ms: Callable[[], int],
         finish_sends: Callable[[Connection], None],
     ) -> None:
         self._pulls_end = kernel.pulls_end
@@ -96,43 +101,49 @@ class FastPullPath:
         self._processor = processor
         self._targets = processor.targets
         self._offsets = offsets
-        self._stats = stats
         self._store_log = log
         self._by_topic = queues.by_topic
         self._cold_reads = cold_reads
         self._cycles = cycles
+        self._now_ms = now_ms
+        self._now_s = asyncio.get_running_loop().time
         self._finish_sends = finish_sends
-        self._connection: Connection | None = None
-        self._max_filter_units = processor.max_filter_units
+        self.notes = PullNotes(stats, offsets)
+        # Windows of the log by region, and when they were first kept.
+        self._windows: dict[int, KeptWindow] = {}
+        self._windows_since_s = 0.0
         # Of the run that is answered: whether it has time for old messages anyway, whether there was none for
         # some, and whether it has read some.
         self._has_time = self._lacks_time = self._reads_old = False
-        self._large_limits = _numbers_of(processor.large_limits)
-        self._limits: tuple[TransferLimits, PullLimits] | None = None
-        # Called for each run that is answered: when its pulls arrived, and what each got.
-        self.on_answered: Callable[[float, Sequence[Pulled]], None] | None = None
+        self._follow(config.current)
 
     def collect(self, connection: Connection, data: bytes, position: int) -> int:
         """Answer the pulls that `data` has from `position` on; where those end that are handled."""
-        end = self._pulls_end(data, position, connection.max_frame_bytes)
-        if end == position or not self._is_open:
+        if not self._is_open:
             return position
-        self._finish_sends(connection)
-        self._cycles.open()
+        if self._cycles.is_open:
+            self._finish_sends(connection)
         singles_left = _MAX_SINGLE
-        while position < end and not (connection.closed or connection.is_write_paused):
-            answered = self._answer(connection, data, position, end)
-            if answered == position:
-                length = int.from_bytes(data[position : position + _LENGTH_BYTES], "big")
-                answered = position + _LENGTH_BYTES + length
-                if self._lacks_time and self._read_later(connection, data[position:answered]):
-                    position = answered
-                    continue
-                if answered == end or not singles_left or not self._is_open:
-                    break
-                singles_left -= 1
-                _handle_singly(connection, data[position:answered])
-            position = answered
+        while not (connection.closed or connection.is_write_paused):
+            answered = self._answer(connection, data, position, connection.writable_fd())
+            if answered == len(data):
+                return answered
+            if answered != position:
+                position = answered
+                continue
+            end = self._pulls_end(data, position, connection.max_frame_bytes)
+            if end == position:
+                break
+            length = int.from_bytes(data[position : position + _LENGTH_BYTES], "big")
+            frame_end = position + _LENGTH_BYTES + length
+            if self._lacks_time and self._read_later(connection, data[position:frame_end]):
+                position = frame_end
+                continue
+            if frame_end == end or not singles_left or not self._is_open:
+                break
+            singles_left -= 1
+            _handle_singly(connection, data[position:frame_end])
+            position = frame_end
         return position
 
     def _read_later(self, connection: Connection, frame: bytes) -> bool:
@@ -153,8 +164,9 @@ class FastPullPath:
         answered = 0
         if self._is_open and not connection.is_write_paused:
             self._has_time = True
+            self._windows.clear()
             try:
-                answered = self._answer(connection, frame, 0, len(frame))
+                answered = self._answer(connection, frame, 0, _NO_FD)
             finally:
                 self._has_time = False
         if not answered:
@@ -163,33 +175,38 @@ class FastPullPath:
     @property
     def _is_open(self) -> bool:
         """Whether there are pulls that nothing has to see."""
-        offsets = self._offsets
+        offsets, config = self._offsets, self._config.current
+        if config is not self._followed:
+            self._follow(config)
         return not (
             self._admission.sees_pulls
             or self._hooks.after_pull
             or self._processor.charge is not None
-            or offsets.has_resets
+            or offsets.resets
             or offsets.floors.table
-            or self._config.current.is_slave
+            or self._is_slave
             or self._status.current.kernel is None
         )
 
-    def _answer(self, connection: Connection, data: bytes, position: int, end: int) -> int:
-        """Answer pulls up to the first that is not ordinary; where they end."""
-        self._connection = connection
+    def _answer(self, connection: Connection, data: bytes, position: int, fd: int) -> int:
+        """Answer pulls up to the first that is not ordinary; where they end. The answers are written to
+        `fd`."""
+        state: ConnectionState = connection.state
         self._lacks_time = self._reads_old = False
+        if connection.last_active - self._windows_since_s > _KEPT_S:
+            self._windows.clear()
+            self._windows_since_s = connection.last_active
         try:
             answered = self._answer_pulls(
+                connection,
+                state.known_pulls,
                 data,
                 position,
-                end,
-                KERNEL_TEMPLATES,
-                self._current_limits(),
+                connection.max_frame_bytes,
+                fd,
+                self._setup,
                 self._store_log.max_phy_offset,
-                _RUN_BYTES,
-                self._by_topic,
-                self._find_target,
-                self._find_window,
+                self._now_ms(),
             )
         except (OSError, KourouError):
             # A file cannot be read or mapped: not the kernel's fault, and the general way reports it.
@@ -199,21 +216,25 @@ class FastPullPath:
             _log.exception("the compiled kernel failed; Python code replaces it until the next start")
             self._status.fail("a pull")
             return position
-        finally:
-            self._connection = None
         if answered is None:
             return position
-        position, answers, pulled = answered
-        connection.send(answers)
-        self._record(connection, pulled)
+        end, pulls, size_bytes, rest, commits = answered
+        if rest is not None:
+            connection.send(rest)
+        if commits is not None:
+            for (group, topic, *_), queue_id, offset in commits:
+                self._offsets.commit(group, topic, queue_id, offset, connection.remote_address)
+        self.notes.answered(pulls, self._now_s() - connection.last_heard)
         if self._reads_old:
-            self._cold_reads.spend(len(answers))
-        return position
+            self._cold_reads.spend(size_bytes)
+        return end
 
     # -- what the kernel asks for ----------------------------------------------------------------
 
     def _find_target(
         self,
+        connection: Connection,
+        key: bytes,
         topic: str,
         group: str,
         queue_id: int,
@@ -221,9 +242,9 @@ class FastPullPath:
         subscription: str | None,
         expression_type: str | None,
         sub_version: int,
-    ) -> PullTargetFields | None:
-        """What is known of a pull of this read; None: it has to be decided, or it has a filter by
-        properties."""
+    ) -> KnownPullTarget | None:
+        """What is known of a pull, which is kept for the next ones with this key; None: it has to be decided,
+        or it has a filter by properties."""
         header = PullMessageRequestHeader(
             consumer_group=group,
             topic=topic,
@@ -237,12 +258,16 @@ class FastPullPath:
             sub_version=sub_version,
             expression_type=expression_type,
         )
-        target = self._targets.known(cast("Connection", self._connection), header)
+        target = self._targets.known(connection, header)
         if target is None or target.wants is not None:
             return None
         if target.kernel_fields is None:
             target.kernel_fields = self._fields_of(target, topic, group)
-        return target.kernel_fields
+        known_pulls = connection.state.known_pulls
+        if len(known_pulls) >= _MAX_KNOWN:
+            known_pulls.clear()
+        known = known_pulls[key] = target.kernel_fields, target.guards(connection, header)
+        return known
 
     def _fields_of(self, target: PullTarget, topic: str, group: str) -> KnownPull:
         """These hold as long as the target: a change of the configuration is a new ruling."""
@@ -259,42 +284,59 @@ class FastPullPath:
             broker_id,
             slow_broker_id,
             None if target.codes is None else tuple(target.codes),
+            bytearray(),
         )
 
-    def _find_window(self, low: int, end: int, wanted_bytes: int) -> LogWindow | None:
-        """The log from `low` to `end`; None where it is not in memory, where too little of it is wanted, or
-        while reads of old messages give way to sends."""
+    def _find_window(self, low: int, end: int, wanted_bytes: int) -> bool:
+        """Whether the log from `low` to `end` is among the windows now; not where it is not in memory, where
+        too little of it is wanted, or while reads of old messages give way to sends."""
         log = self._store_log
-        if low >= log.window_phy_offset:
-            return log.window_at(low)
-        if end - low >= DENSE * wanted_bytes:
-            return None
+        is_old = low < log.window_phy_offset
+        if is_old and (end - low >= DENSE * wanted_bytes or not self._may_read_old()):
+            return False
+        window = log.region_at(low, end) if is_old else log.window_at(low)
+        log_file = log.file_at(low)
+        if window is None or log_file is None:
+            return False
+        self._windows[low // REGION_BYTES] = log_file, window.start, window.low, window.end, is_old
+        return True
+
+    def _may_read_old(self) -> bool:
+        """Whether there is time for old messages in this run."""
         if not (self._has_time or self._cold_reads.is_unlimited):
             self._lacks_time = True
-            return None
+            return False
         if not self._reads_old:
             self._reads_old = True
             self._cold_reads.resume()
-        return log.region_at(low, end)
+        return True
 
-    def _current_limits(self) -> tuple[PullLimits, PullLimits, int]:
-        stock = self._processor.stock_limits
-        if self._limits is None or self._limits[0] is not stock:
-            self._limits = stock, _numbers_of(stock)
-        return self._limits[1], self._large_limits, self._max_filter_units
+    def _follow(self, config: BrokerConfig) -> None:
+        """Use a configuration from here on."""
+        self._followed = config
+        self._is_slave = config.is_slave
+        self._setup = self._new_setup()
 
-    # -- recording -------------------------------------------------------------------------------
-
-    def _record(self, connection: Connection, pulled: Sequence[Pulled]) -> None:
-        """Record offsets and statistics of answered pulls."""
-        if self.on_answered is not None:
-            self.on_answered(connection.last_heard, pulled)
-        offsets, stats = self._offsets, self._stats
-        for (group, topic, *_), times, messages, size_bytes, next_offsets, commits, _ in pulled:
-            for queue_id, offset in commits:
-                offsets.commit(group, topic, queue_id, offset, connection.remote_address)
-            offsets.commit_pulls(group, topic, next_offsets)
-            stats.pulled(group, topic, messages, size_bytes, times)
+    def _new_setup(self) -> PullSetup:
+        processor = self._processor
+        numbers = pull_numbers(
+            _numbers_of(processor.stock_limits),
+            _numbers_of(processor.large_limits),
+            max_filter_units=processor.max_filter_units,
+            run_bytes=_RUN_BYTES,
+            region_bytes=REGION_BYTES,
+            block_units=BLOCK_UNITS,
+        )
+        return (
+            *KERNEL_TEMPLATES,
+            numbers,
+            self._by_topic,
+            self._windows,
+            self.notes.noted,
+            self._find_target,
+            self._find_window,
+            self._may_read_old,
+        )
 
 
 def _handle_singly(connection: Connection, frame: bytes) -> None:

@@ -3,14 +3,15 @@
 A consumer asks the same a thousand times a second. What was decided holds as long as all that it was decided
 by is the very same: the ruling of the admission gate, the configurations of groups and topic, none of which
 is ever changed in place, and the subscription of the consumer, from the request or from the heartbeats of its
-group. The rest is decided each time: filters by property, long lists of tags, members whose subscription
-differs from that of their group.
+group. These are the guards of a target, which the compiled kernel checks too: it asks here again as soon as
+one of them does not hold. The rest is decided each time: filters by property, long lists of tags, members
+whose subscription differs from that of their group.
 Not here: what rejects a pull (admission.py), how a filter is made (message_filter.py).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kourou.broker.admission import ForbiddenType, PullForbiddenError, Ruling
 from kourou.broker.connection_state import ConnectionState
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from kourou.broker.settings import LiveConfig
     from kourou.broker.tables.subscription_groups import SubscriptionGroupManager
     from kourou.broker.tables.topics import TopicConfigManager
-    from kourou.protocol.bodies.topics import DataVersion
     from kourou.store.kernel import PullTargetFields
 
 MAX_KNOWN: Final = 10_000
@@ -54,6 +54,20 @@ _FILTER_BITS: Final = _SUBSCRIPTION | _CLASS_FILTER
 _PARSE_FAILED: Final = ResponseCode.SUBSCRIPTION_PARSE_FAILED
 
 
+Guards: TypeAlias = tuple[tuple[Any, str, object], ...]
+"""Of each object that something was decided by: a dict, or an object that has it, the key or the name of the
+attribute, and the object itself; None: the dict had nothing there."""
+
+
+def holds(guards: Guards) -> bool:
+    """Whether each of them has the very same object still."""
+    for owner, name, found in guards:
+        now = owner.get(name) if isinstance(owner, dict) else getattr(owner, name)
+        if now is not found:
+            return False
+    return True
+
+
 class PullTarget:
     """A topic that a group may pull from; `codes` and `wants` are the filter."""
 
@@ -61,8 +75,8 @@ class PullTarget:
         "_expression",
         "_expression_type",
         "_filter_bits",
-        "_groups_version",
-        "_message_model",
+        "_permissions",
+        "_subscribed",
         "_subscription",
         "codes",
         "group_config",
@@ -86,17 +100,23 @@ class PullTarget:
         self.ruling: Ruling | None = None
         # Made when the compiled kernel first asks (fast_pull_path.py).
         self.kernel_fields: PullTargetFields | None = None
-        self._groups_version: DataVersion | None = None
+        # By what the group may pull, and by what it has subscribed, where heartbeats say that.
+        self._permissions: Guards = ()
+        self._subscribed: Guards = ()
         self._filter_bits = 0
         self._expression: str | None = None
         self._expression_type: str | None = None
         self._subscription: SubscriptionData | None = None
-        self._message_model: MessageModel | None = None
 
-    def record_permissions(self, rules: PullTargets) -> None:
-        """It was found now that the group may pull."""
+    def record_permissions(self, rules: PullTargets, topic: str) -> None:
+        """It was found now that the group may pull from the topic."""
         self.ruling = rules.admission.ruling
-        self._groups_version = rules.groups.data_version
+        self._permissions = (
+            (rules.admission, "ruling", self.ruling),
+            # Another one with every change of any group, and of what a group is forbidden.
+            (rules.groups, "data_version", rules.groups.data_version),
+            (rules.topics.table, topic, self.topic_config),
+        )
 
     def record_subscription(
         self,
@@ -109,37 +129,45 @@ class PullTarget:
         self._expression = header.subscription
         self._expression_type = header.expression_type
         self._subscription = subscription
-        group = rules.consumers.get(header.consumer_group)
-        self._message_model = None if group is None else group.message_model
+        groups = rules.consumers.groups
+        group = groups.get(header.consumer_group)
+        if group is not None:
+            self._subscribed = (
+                (groups, header.consumer_group, group),
+                (group, "message_model", group.message_model),
+                (group.subscriptions, header.topic, subscription),
+            )
 
-    def is_allowed(self, rules: PullTargets, header: PullMessageRequestHeader) -> bool:
+    def is_allowed(self, header: PullMessageRequestHeader) -> bool:
         """Whether nothing has changed by which the group may pull; the queue is looked at too."""
-        config = self.topic_config
-        return (
-            self.ruling is rules.admission.ruling
-            # Another one with every change of any group, and of what a group is forbidden.
-            and self._groups_version is rules.groups.data_version
-            and rules.topics.table.get(header.topic) is config
-            and 0 <= header.queue_id < config.read_queue_nums
-        )
+        return holds(self._permissions) and 0 <= header.queue_id < self.topic_config.read_queue_nums
 
-    def is_wanted(self, rules: PullTargets, connection: Connection, header: PullMessageRequestHeader) -> bool:
+    def is_wanted(self, connection: Connection, header: PullMessageRequestHeader) -> bool:
         """Whether the filter is still that of the consumer."""
         if header.sys_flag & _FILTER_BITS != self._filter_bits:
             return False
         if self._filter_bits:
             return header.subscription == self._expression and header.expression_type == self._expression_type
-        group = rules.consumers.groups.get(header.consumer_group)
-        if group is None or group.message_model is not self._message_model:
-            return False
-        subscription = group.subscriptions.get(header.topic)
-        if subscription is not self._subscription or subscription is None:
-            return False
-        if subscription.sub_version < header.sub_version:
+        subscription = self._subscription
+        if (
+            subscription is None
+            or not holds(self._subscribed)
+            or subscription.sub_version < header.sub_version
+        ):
             return False
         state: ConnectionState = connection.state
         own = state.subscription(header.consumer_group, header.topic)
         return own is None or own is subscription or _says_the_same(own, subscription)
+
+    def guards(self, connection: Connection, header: PullMessageRequestHeader) -> Guards:
+        """As long as these hold, the same request of the same connection has this target, which it has
+        now."""
+        if self._filter_bits:
+            return self._permissions
+        state: ConnectionState = connection.state
+        group = header.consumer_group
+        own = (state.subscriptions, group, state.subscriptions.get(group))
+        return (*self._permissions, *self._subscribed, own)
 
 
 class PullTargets:
@@ -173,23 +201,19 @@ class PullTargets:
     def known(self, connection: Connection, header: PullMessageRequestHeader) -> PullTarget | None:
         """The same where it was decided before, and nothing has changed since; None: it is to be decided."""
         target = self._known.get((header.topic, header.consumer_group))
-        if (
-            target is not None
-            and target.is_allowed(self, header)
-            and target.is_wanted(self, connection, header)
-        ):
+        if target is not None and target.is_allowed(header) and target.is_wanted(connection, header):
             return target
         return None
 
     def renew(self, request: Request, header: PullMessageRequestHeader, target: PullTarget) -> PullTarget:
         """The target of a pull that has waited: its permissions are checked again, its filter stays."""
-        if target.is_allowed(self, header):
+        if target.is_allowed(header):
             return target
         admission = self.admission
         admission.check_parked(request, target.ruling)
         topic_config, group_config = admission.check_pull(header, request.connection.remote_address)
         renewed = PullTarget(topic_config, group_config, target.codes, target.wants)
-        renewed.record_permissions(self)
+        renewed.record_permissions(self, header.topic)
         return renewed
 
     def _decide(self, request: Request, header: PullMessageRequestHeader) -> PullTarget:
@@ -211,7 +235,7 @@ class PullTargets:
             group = header.topic.removeprefix(RETRY_GROUP_TOPIC_PREFIX)
             wanted = MessageFilter(None, RetryFilter(self.consumers, group))
         target = PullTarget(topic_config, group_config, *wanted)
-        target.record_permissions(self)
+        target.record_permissions(self, header.topic)
         if _is_ordinary(header, wanted) and (
             subscription is None
             or (

@@ -1,7 +1,8 @@
 """BrokerStatsManager: what a broker counts of its work, under RocketMQ's names.
 
 The hot path calls small methods that add to plain integers. What was published is counted several commit
-cycles at a time (store_stats.py), and before anything that depends on it is read. `tick` takes the samples
+cycles at a time (store_stats.py), what the fast path has pulled several reads at a time (pull_notes.py), and
+before anything that depends on it is read. `tick` takes the samples
 that are due; a broker calls it once a second. Names that 315 may ask for, and their keys:
 
     TOPIC_PUT_NUMS, TOPIC_PUT_SIZE          topic
@@ -179,9 +180,14 @@ class BrokerStatsManager:
         self.events = EventCounters()
         self.put_failed_times = 0
         self.get_entire_time_max_ms = 0.0
-        # Counts what was published and is not counted yet (store_stats.py).
-        self.settle: Callable[[], None] = lambda: None
+        # Count what waits to be counted (store_stats.py, pull_notes.py).
+        self.settlers: list[Callable[[], None]] = []
         self._rates.sample(now_ms)
+
+    def settle(self) -> None:
+        """Have everything counted that happened so far."""
+        for settler in self.settlers:
+            settler()
 
     # -- the hot path ----------------------------------------------------------------------------
 
@@ -264,6 +270,7 @@ class BrokerStatsManager:
 
     def remove_group(self, group: str) -> None:
         """A group was deleted: forget its counters."""
+        self.settle()
         self.events.remove_group(group)
         self._forget_gets([key for key in self._group_gets if key[1] == group])
         for key in [key for key in self._send_backs if key[1] == group]:
@@ -338,6 +345,7 @@ class BrokerStatsManager:
     @property
     def user_get_nums(self) -> int:
         """Messages got since the start, but for system topics."""
+        self.settle()
         is_system = self._is_system_topic
         return self._gone_get_nums + sum(
             item.nums for (topic, _), item in self._group_gets.items() if not is_system(topic)
@@ -352,6 +360,7 @@ class BrokerStatsManager:
     @property
     def group_gets(self) -> Mapping[tuple[str, str], StatsItem]:
         """What was got, by topic and group."""
+        self.settle()
         return self._group_gets
 
     @property
@@ -373,7 +382,7 @@ class BrokerStatsManager:
 
     def group_get_tps(self, group: str, topic: str) -> float:
         """Messages a second that the group got of the topic in the last minute."""
-        return _tps(self._group_gets.get((topic, group)))
+        return _tps(self.group_gets.get((topic, group)))
 
     def _find(self, stats_name: str, stats_key: str) -> StatsItem | None:
         topic, _, group = stats_key.partition("@")

@@ -46,7 +46,7 @@ class StoreStats:
         # Of each cycle that is not counted yet: its units, and how long it took.
         self._cycles: list[tuple[Sequence[GrownQueue], int]] = []
         self._waiting_messages = 0
-        stats.settle = self.count
+        stats.settlers.append(self.count)
 
     def published(self, grown: Sequence[GrownQueue], messages: int, store_timestamp: int) -> None:
         """Count the messages of a cycle, now or later."""

@@ -62,8 +62,12 @@ class ConsumerOffsetManager(ConfigTable):
         self._config = config
         self.floors = floors
         self._commits = 0
+        # How far groups have been given messages; ask `_given`.
         self._pull_offsets: OffsetTable = {}
-        self._resets: OffsetTable = {}
+        # Counts what the fast path has answered and is not counted yet (pull/pull_notes.py).
+        self.settle_pulls: Callable[[], None] = _nothing
+        # Where groups are to be moved at their next pull.
+        self.resets: OffsetTable = {}
         self.offset_table: OffsetTable = {}
         # Whether this broker may change offsets; None: always (replication/reign.py).
         self.may_commit: Callable[[], bool] | None = None
@@ -92,7 +96,7 @@ class ConsumerOffsetManager(ConfigTable):
         popped_from = self.current_popped_from()
         return ConsumerOffsetTable(
             _copied(self.offset_table),
-            _copied(self._pull_offsets) or None,
+            _copied(self._given) or None,
             self.data_version,
             None
             if popped_from is None
@@ -197,8 +201,8 @@ class ConsumerOffsetManager(ConfigTable):
     def query(self, group: str, topic: str, queue_id: int) -> int:
         """Where the group goes on; -1 when it has not begun. A pending reset counts."""
         key = f"{topic}@{group}"
-        if self._resets and self._config().use_server_side_reset_offset:
-            reset = self._resets.get(key, {}).get(queue_id)
+        if self.resets and self._config().use_server_side_reset_offset:
+            reset = self.resets.get(key, {}).get(queue_id)
             if reset is not None:
                 return reset
         queues = self.offset_table.get(key)
@@ -211,12 +215,19 @@ class ConsumerOffsetManager(ConfigTable):
         """The committed offsets by queue id, None for none at all."""
         return self.offset_table.get(f"{topic}@{group}")
 
+    @property
+    def _given(self) -> OffsetTable:
+        """How far groups have been given messages, for statistics only."""
+        self.settle_pulls()
+        return self._pull_offsets
+
     def commit_pull(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
         """The group has been given what lies below `queue_offset`; for statistics only."""
-        self.commit_pulls(group, topic, {queue_id: queue_offset})
+        self.settle_pulls()
+        self.record_pulls(group, topic, {queue_id: queue_offset})
 
-    def commit_pulls(self, group: str, topic: str, queue_offsets: dict[int, int]) -> None:
-        """The same for several queues, by their ids."""
+    def record_pulls(self, group: str, topic: str, queue_offsets: dict[int, int]) -> None:
+        """The same for several queues, by their ids, as part of `settle_pulls`."""
         key = f"{topic}@{group}"
         queues = self._pull_offsets.get(key)
         if queues is None:
@@ -225,7 +236,7 @@ class ConsumerOffsetManager(ConfigTable):
 
     def query_pull(self, group: str, topic: str, queue_id: int) -> int:
         """How far the group has been given messages; where that is not known, what it has committed."""
-        queues = self._pull_offsets.get(f"{topic}@{group}")
+        queues = self._given.get(f"{topic}@{group}")
         pulled = None if queues is None else queues.get(queue_id)
         return self.query(group, topic, queue_id) if pulled is None else pulled
 
@@ -248,7 +259,7 @@ class ConsumerOffsetManager(ConfigTable):
         """Forget what all groups have of one queue: it starts over at 0, and what comes would count as
         consumed."""
         self.floors.remove_queue(topic, queue_id)
-        for table in (self.offset_table, self._pull_offsets, self._resets):
+        for table in (self.offset_table, self._given, self.resets):
             for key, queues in table.items():
                 if key.partition(TOPIC_GROUP_SEPARATOR)[0] == topic and queue_id in queues:
                     _log.info("offset of %s/%d removed: %d", key, queue_id, queues.pop(queue_id))
@@ -281,7 +292,7 @@ class ConsumerOffsetManager(ConfigTable):
         return self._names
 
     def _remove(self, is_gone: Callable[[str], bool]) -> None:
-        for table in (self.offset_table, self._pull_offsets, self._resets):
+        for table in (self.offset_table, self._given, self.resets):
             for key in [key for key in table if is_gone(key)]:
                 _log.info("offsets of %s removed: %s", key, queue_words(table.pop(key)))
                 self.is_dirty = True
@@ -295,7 +306,7 @@ class ConsumerOffsetManager(ConfigTable):
             _log.warning("no reset of %s@%s/%d to %d: not an offset", topic, group, queue_id, queue_offset)
             return
         key = f"{topic}@{group}"
-        self._resets.setdefault(key, {})[queue_id] = queue_offset
+        self.resets.setdefault(key, {})[queue_id] = queue_offset
         self.offset_table.setdefault(key, {})[queue_id] = queue_offset
         self.floors.take_back(topic, group, queue_id, queue_offset)
         self.on_larger_backlog(topic)
@@ -304,28 +315,27 @@ class ConsumerOffsetManager(ConfigTable):
 
     def reset_pending(self, topic: str, group: str, queue_id: int) -> int | None:
         """Where the group is to be moved to, None for nowhere."""
-        if not self._resets:
+        if not self.resets:
             return None
-        return self._resets.get(f"{topic}@{group}", {}).get(queue_id)
-
-    @property
-    def has_resets(self) -> bool:
-        """Whether a group is to be moved at its next pull."""
-        return bool(self._resets)
+        return self.resets.get(f"{topic}@{group}", {}).get(queue_id)
 
     def take_reset(self, topic: str, group: str, queue_id: int) -> int | None:
         """As `reset_pending`, and from now on the group counts as moved."""
-        if not self._resets:
+        if not self.resets:
             return None
         key = f"{topic}@{group}"
-        queues = self._resets.get(key)
+        queues = self.resets.get(key)
         reset = None if queues is None else queues.pop(queue_id, None)
         if queues is not None and not queues:
-            del self._resets[key]
+            del self.resets[key]
         return reset
 
 
 def _ignore(_: str) -> None:
+    return None
+
+
+def _nothing() -> None:
     return None
 
 

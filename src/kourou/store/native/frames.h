@@ -127,3 +127,26 @@ static PyObject *pulls_end(PyObject *module, PyObject *const *args, Py_ssize_t c
     (void)module;
     return kind_end(args, count, looks_like_pull);
 }
+
+PyDoc_STRVAR(pull_is_next_doc,
+"pull_is_next(data, position)\n"
+"\n"
+"Whether what `data` has at `position` is a complete frame with a pull.");
+
+static PyObject *pull_is_next(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    struct frame frame;
+    (void)module;
+    if (count != 2) {
+        PyErr_SetString(PyExc_TypeError, "takes bytes and a number");
+        return NULL;
+    }
+    const struct span data = held_by(args[0]);
+    const Py_ssize_t position = PyLong_AsSsize_t(args[1]);
+    if (PyErr_Occurred())
+        return NULL;
+    const int is_inside = position >= 0 && position <= data.size;
+    return PyBool_FromLong(
+        is_inside && read_frame((struct span){data.at + position, data.size - position}, &frame)
+        && looks_like_pull(&frame));
+}

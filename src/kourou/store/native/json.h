@@ -19,7 +19,7 @@ static void skip_blanks(struct cursor *c)
         c->at++;
 }
 
-static int accept(struct cursor *c, char wanted)
+static int accept_char(struct cursor *c, char wanted)
 {
     skip_blanks(c);
     if (c->at >= c->end || *c->at != wanted)
@@ -30,7 +30,7 @@ static int accept(struct cursor *c, char wanted)
 
 static int read_string(struct cursor *c, struct value *value)
 {
-    if (!accept(c, '"'))
+    if (!accept_char(c, '"'))
         return 0;
     const unsigned char *at = (const unsigned char *)c->at, *end = (const unsigned char *)c->end;
     value->span.at = c->at;

@@ -9,7 +9,8 @@
    encode_staged  staged_entries.h  staged entries that are published: records, units, index entries
    gather         pulls.h           the records of a pull, concatenated
    pulls_end      frames.h          the end of the complete frames with pulls
-   answer_pulls   pull_answers.h    ordinary pulls of one read: their answers, with the records
+   pull_is_next   frames.h          whether the next request is a pull
+   answer_pulls   pull_answers.h    ordinary pulls of one read: their answers, with the records, written to the socket
    read_records   records.h         records of a log, as a slave or a recovery reads them: units and index entries
    encode_again   messages_again.h  popped messages that come again: records, units, index entries
    units_fit      units.h           whether units of a queue match their records
@@ -19,8 +20,9 @@
    signing_state, signatures   signatures.h   HMAC-SHA1, as requests are signed
 
    The order in which to read them: bytes, checksum, frames, json, request_head, send_head, properties, large_bodies,
-   run, sequences, batches, pieces, signed_sends, send_setup, sends; pulls, pull_head, pull_run, pull_notes, pull_filter,
-   pull_answer_head, pull_answers; the others stand alone.
+   run, sequences, batches, pieces, signed_sends, send_setup, sends; pulls, pull_head, pull_key, pull_run, pull_target,
+   pull_units, pull_window, pull_filter, pull_answer_head, pull_notes, pull_output, pull_answers; the others stand
+   alone.
 
    Anything out of the ordinary is left to the slow path, from that request on. So nothing here reports what is
    wrong with a request, and no object of the caller is modified, but for the slots of link_entries. Everything a
@@ -52,7 +54,8 @@ static PyMethodDef functions[] = {
     {"encode_staged", encode_staged, METH_VARARGS, encode_staged_doc},
     {"gather", (PyCFunction)(void (*)(void))gather, METH_FASTCALL, gather_doc},
     {"pulls_end", (PyCFunction)(void (*)(void))pulls_end, METH_FASTCALL, pulls_end_doc},
-    {"answer_pulls", answer_pulls, METH_VARARGS, answer_pulls_doc},
+    {"pull_is_next", (PyCFunction)(void (*)(void))pull_is_next, METH_FASTCALL, pull_is_next_doc},
+    {"answer_pulls", (PyCFunction)(void (*)(void))answer_pulls, METH_FASTCALL, answer_pulls_doc},
     {"read_records", read_records, METH_VARARGS, read_records_doc},
     {"encode_again", encode_again, METH_VARARGS, encode_again_doc},
     {"units_fit", units_fit, METH_VARARGS, units_fit_doc},
@@ -88,7 +91,11 @@ PyMODINIT_FUNC PyInit__kernel(void)
     name_queue_id = PyUnicode_InternFromString("queue_id");
     name_min_queue_offset = PyUnicode_InternFromString("min_queue_offset");
     name_max_queue_offset = PyUnicode_InternFromString("max_queue_offset");
+    name_flushed_queue_offset = PyUnicode_InternFromString("flushed_queue_offset");
+    name_tail = PyUnicode_InternFromString("tail");
+    name_blocks = PyUnicode_InternFromString("blocks");
     name_read_units_nowait = PyUnicode_InternFromString("read_units_nowait");
+    name_map_in_use = PyUnicode_InternFromString("map_in_use");
     PyObject *module = PyModule_Create(&definition);
     if (PyErr_Occurred() || PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0) {
         Py_XDECREF(module);

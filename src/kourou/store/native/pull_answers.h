@@ -5,10 +5,12 @@
 #include "pull_answer_head.h"
 #include "pull_filter.h"
 #include "pull_notes.h"
+#include "pull_output.h"
+#include "pull_units.h"
+#include "pull_window.h"
 
-/* Records that are larger are not copied, if there are many bytes of them. More bytes than that are copied with the
-   interpreter lock released. */
-enum { LARGE_RECORD_BYTES = 16 * 1024, MAX_LARGE_BYTES = 256 * 1024, UNLOCKED_BYTES = 256 * 1024 };
+/* Records that are larger are not answered here, if there are many bytes of them. */
+enum { LARGE_RECORD_BYTES = 16 * 1024, MAX_LARGE_BYTES = 256 * 1024 };
 
 /* The limits of a pull whose first unit this is; false if they change in between. */
 static int room_of(
@@ -36,13 +38,14 @@ static int64_t stored_ms(const struct window *window, struct span units)
     return (int64_t)GET(record, RECORD_STORE_TIMESTAMP);
 }
 
-/* Answer a pull with the records of these units, as far as there is room: 1, 0 if it needs the slow path, -1 with an
-   error set. The next pull begins at `next_offset`; if negative, behind the last of them. */
+/* Answer a pull with the records of its units, which are in those of the run from `units_at` on, as far as there is
+   room: 1, 0 if it needs the slow path, -1 with an error set. The next pull begins at `next_offset`; if negative,
+   behind the last of them. */
 static int add_answer(
     struct pull_run *run, unsigned type, const struct pull *pull, const struct pulled_queue *queue, struct room room,
-    PyObject *units_object, int64_t next_offset)
+    size_t units_at, int64_t next_offset)
 {
-    const struct span units = span_of(units_object);
+    const struct span units = {run->units.at + units_at, (Py_ssize_t)(run->units.size - units_at)};
     const Py_ssize_t last = units.size / CQ_UNIT_BYTES - 1;
     int64_t total, last_phy_offset;
     if (last < 0 || size_of(units, 0) < MIN_RECORD_BYTES + HOST_V6_EXTRA_BYTES
@@ -60,35 +63,39 @@ static int add_answer(
         next_offset = pull->queue_offset + count;
     const int64_t offsets[] = {next_offset, queue->min_offset, queue->max_offset};
     if (!add_answer_header(
-            run, type, pull, offsets, is_slow ? run->target.slow_broker_id : run->target.broker_id, total)
-        || !add_note(run, pull, next_offset, count, total, stored_ms(window, units)))
+            run, type, pull, offsets, is_slow ? run->target.slow_broker_id : run->target.broker_id, total))
         return -1;
-    run->answers[run->count++] = (struct answer){Py_NewRef(units_object), units, count, window, run->headers.size};
+    run->answers[run->count++] = (struct answer){
+        .fields = Py_NewRef(run->target.fields), .queue_id = pull->queue_id, .next_offset = next_offset,
+        .bytes = total, .stored_ms = stored_ms(window, units), .commit_offset = pull->commit_offset,
+        .commits = (pull->sys_flag & PULL_COMMITS_OFFSET) != 0, .units_at = units_at, .count = count,
+        .window = window, .header_end = run->headers.size};
     run->records_bytes += total;
+    run->units.size = units_at + (size_t)count * CQ_UNIT_BYTES;
     return 1;
 }
 
 /* The same with the units that a pull looks at. */
 static int answer_from(
-    struct pull_run *run, unsigned type, const struct pull *pull, const struct pulled_queue *queue, PyObject *units)
+    struct pull_run *run, unsigned type, const struct pull *pull, const struct pulled_queue *queue, size_t units_at)
 {
     struct room room;
     Py_ssize_t looked_at;
-    if (!room_of(run, pull, span_of(units), &room))
+    const struct span units = {run->units.at + units_at, (Py_ssize_t)(run->units.size - units_at)};
+    if (!room_of(run, pull, units, &room))
         return 0;
     if (run->target.code_count < 0)
-        return add_answer(run, type, pull, queue, room, units, -1);
-    PyObject *wanted = wanted_units(run, span_of(units), &room, &looked_at);
-    int is_answered = -1;
-    if (wanted != NULL)
-        is_answered = add_answer(run, type, pull, queue, room, wanted, pull->queue_offset + looked_at);
-    Py_XDECREF(wanted);
-    return is_answered;
+        return add_answer(run, type, pull, queue, room, units_at, -1);
+    const Py_ssize_t count = keep_wanted(
+        &run->target, run->units.at + units_at, units.size / CQ_UNIT_BYTES, &room, &looked_at);
+    run->units.size = units_at + (size_t)count * CQ_UNIT_BYTES;
+    return count == 0 ? 0 : add_answer(run, type, pull, queue, room, units_at, pull->queue_offset + looked_at);
 }
 
 /* One pull: 1 if it can be answered, 0 if it needs the slow path, -1 with an error set. */
 static int answer_pull(struct pull_run *run, const struct frame *frame)
 {
+    const size_t units_at = run->units.size;
     struct pull pull;
     struct pulled_queue queue;
     if (!read_pull(frame, &pull))
@@ -103,117 +110,127 @@ static int answer_pull(struct pull_run *run, const struct frame *frame)
         return PyErr_Occurred() ? -1 : 0;
     if (run->target.code_count >= 0)
         wanted = run->max_filter_units;
-    PyObject *units = pulled_units(queue.queue, &pull, wanted);
-    if (units != NULL)
-        is_answered = answer_from(run, frame->type, &pull, &queue, units);
-    Py_XDECREF(units);
+    if (append_pulled_units(run, queue.queue, pull.queue_offset, wanted))
+        is_answered = answer_from(run, frame->type, &pull, &queue, units_at);
+    if (is_answered <= 0)
+        run->units.size = units_at;
     Py_DECREF(queue.queue);
     return PyErr_Occurred() ? -1 : is_answered;
 }
 
-/* The answers, with their records. */
-static PyObject *joined_answers(const struct pull_run *run)
-{
-    const Py_ssize_t size = (Py_ssize_t)((int64_t)run->headers.size + run->records_bytes);
-    PyObject *joined = PyBytes_FromStringAndSize(NULL, size);
-    if (joined == NULL)
-        return NULL;
-    char *out = PyBytes_AsString(joined);
-    size_t header = 0;
-    /* Of units and windows references are held. */
-    PyThreadState *unlocked = size >= UNLOCKED_BYTES ? PyEval_SaveThread() : NULL;
-    for (int i = 0; i < run->count; i++) {
-        const struct answer *answer = &run->answers[i];
-        out = put_span(out, (struct span){run->headers.at + header, (Py_ssize_t)(answer->header_end - header)});
-        out = put_records(out, answer->unit_span, answer->count, answer->window);
-        header = answer->header_end;
-    }
-    if (unlocked != NULL)
-        PyEval_RestoreThread(unlocked);
-    return joined;
-}
-
 static void clear_pulls(struct pull_run *run)
 {
-    Py_XDECREF(run->target.tuple);
-    Py_XDECREF(run->target.queues);
-    Py_XDECREF(run->notes);
-    Py_XDECREF(run->note.target);
-    Py_XDECREF(run->note.next_offsets);
-    Py_XDECREF(run->note.commits);
-    Py_XDECREF(run->note.stored);
+    drop_target(&run->target);
     for (int i = 0; i < run->count; i++)
-        Py_DECREF(run->answers[i].units);
+        Py_DECREF(run->answers[i].fields);
     for (int i = 0; i < run->window_count; i++)
         PyBuffer_Release(&run->views[i]);
     free(run->headers.at);
-    free(run->wanted.at);
+    free(run->units.at);
     PyMem_Free(run);
 }
 
-PyDoc_STRVAR(answer_pulls_doc,
-"answer_pulls(data, position, end, templates, limits, max_phy_offset, max_bytes, topics, find_target, find_window)\n"
-"\n"
-"Answers the pulls in `data` from `position` to `end`, complete frames, up to the first that needs the slow path,\n"
-"or until there are `max_bytes`. Returns the position behind them, the answers, and for pulls in a row with the\n"
-"same target (target, number of pulls, of messages, of their bytes, next_begin_offset by queue id, (queue id,\n"
-"offset) of each that commits one, (store time of the first message, number of messages) of each); None if the\n"
-"first one needs the slow path.\n"
-"templates: headers of answers with %d for numbers; JSON: maxOffset, minOffset, nextBeginOffset, broker, flags of\n"
-"the topic, opaque; binary: broker, nextBeginOffset, minOffset, maxOffset, flags of the topic.\n"
-"limits: Apache's and the negotiated ones; each: messages and bytes in memory, on disk, bytes that count as in\n"
-"memory, and the most messages; and how many units a pull by tags looks at.\n"
-"find_target(topic, group, queue_id, sys_flag, subscription, expression_type, sub_version): (group, topic, number\n"
-"of queues, flags of the topic, broker to ask next, the same for a slow consumer, codes of the wanted tags or\n"
-"None), or None: it is to be decided.\n"
-"find_window(low, end, wanted_bytes): (view, start, low, end) of the log with that part of it, or None.");
+/* What all runs of a broker share, by its place in a tuple. */
+enum {
+    SETUP_JSON, SETUP_BINARY, SETUP_NUMBERS, SETUP_TOPICS, SETUP_WINDOWS, SETUP_NOTED, SETUP_FIND_TARGET,
+    SETUP_FIND_WINDOW, SETUP_MAY_READ_OLD, SETUP_ITEMS
+};
 
-static PyObject *answer_pulls(PyObject *module, PyObject *args)
+/* Read the setup of a broker; false with an error set. */
+static int read_setup(struct pull_run *run, PyObject *setup)
 {
-    PyObject *data, *templates[2], *result = NULL;
-    Py_ssize_t position, end;
-    long long limits[2][6], max_filter_units, max_phy_offset, max_bytes;
-    (void)module;
-    struct pull_run *run = PyMem_Malloc(sizeof *run);
-    if (run == NULL)
-        return PyErr_NoMemory();
-    memset(run, 0, offsetof(struct pull_run, answers));
-    if (!PyArg_ParseTuple(
-            args, "Snn(SS)((LLLLLL)(LLLLLL)L)LLO!OO", &data, &position, &end, &templates[JSON], &templates[BINARY],
-            &limits[0][0], &limits[0][1], &limits[0][2], &limits[0][3], &limits[0][4], &limits[0][5], &limits[1][0],
-            &limits[1][1], &limits[1][2], &limits[1][3], &limits[1][4], &limits[1][5], &max_filter_units,
-            &max_phy_offset, &max_bytes, &PyDict_Type, &run->topics, &run->find_target, &run->find_window)) {
-        clear_pulls(run);
-        return NULL;
-    }
-    for (int i = 0; i < 2; i++) {
-        const long long *given = limits[i];
-        run->templates[i] = span_of(templates[i]);
-        run->limits[i] = (struct pull_limits){
-            {given[0], given[1], 0}, {given[2], given[3], 0}, given[4], given[5]};
-    }
-    run->max_phy_offset = max_phy_offset;
-    run->max_filter_units = max_filter_units;
-    struct span rest = span_of(data);
-    if (position < 0 || end < position || end > rest.size || !has_numbers(run->templates[JSON], 6)
-        || !has_numbers(run->templates[BINARY], 5) || run->templates[BINARY].size < BINARY_COMMAND_BYTES) {
-        PyErr_SetString(PyExc_ValueError, "a position is outside the data, or a template has other placeholders");
-        clear_pulls(run);
-        return NULL;
-    }
-    rest = (struct span){rest.at + position, end - position};
+    PyObject *items[SETUP_ITEMS];
+    for (int i = 0; i < SETUP_ITEMS; i++)
+        if ((items[i] = PyTuple_GetItem(setup, i)) == NULL)
+            return 0;
+    if (!read_pull_numbers(run, items[SETUP_NUMBERS]))
+        return 0;
+    run->templates[JSON] = span_of(items[SETUP_JSON]);
+    run->templates[BINARY] = span_of(items[SETUP_BINARY]);
+    if (PyErr_Occurred())
+        return 0;
+    if (!has_numbers(run->templates[JSON], 6) || !has_numbers(run->templates[BINARY], 5)
+        || run->templates[BINARY].size < BINARY_COMMAND_BYTES)
+        PyErr_SetString(PyExc_ValueError, "templates have 6 and 5 placeholders");
+    run->topics = items[SETUP_TOPICS];
+    run->windows_kept = items[SETUP_WINDOWS];
+    run->noted = items[SETUP_NOTED];
+    run->find_target = items[SETUP_FIND_TARGET];
+    run->find_window = items[SETUP_FIND_WINDOW];
+    run->may_read_old = items[SETUP_MAY_READ_OLD];
+    return !PyErr_Occurred();
+}
+
+/* Answer the pulls at the start of `rest`, frames of at most `max_frame_bytes`, up to the first that needs the slow
+   path; false with an error set. */
+static int answer_frames(struct pull_run *run, struct span *rest, int64_t max_frame_bytes)
+{
     struct frame frame;
-    int is_answered = (run->notes = PyList_New(0)) == NULL ? -1 : 1;
-    while (is_answered > 0 && run->count < MAX_PULLS && run->records_bytes < max_bytes && read_frame(rest, &frame)
-           && (is_answered = answer_pull(run, &frame)) > 0)
-        rest = (struct span){rest.at + frame.size, rest.size - frame.size};
-    if (is_answered >= 0 && run->count == 0)
-        result = Py_NewRef(Py_None);
-    else if (is_answered >= 0) {
-        PyObject *joined = begin_note(run, NULL) ? joined_answers(run) : NULL;
-        if (joined != NULL)
-            result = Py_BuildValue("(nNO)", end - rest.size, joined, run->notes);
+    int is_answered = 1;
+    while (is_answered > 0 && run->count < MAX_PULLS && output_bytes(run) < run->max_bytes && read_frame(*rest, &frame)
+           && frame.size <= max_frame_bytes && looks_like_pull(&frame) && (is_answered = answer_pull(run, &frame)) > 0)
+        *rest = (struct span){rest->at + frame.size, rest->size - frame.size};
+    return is_answered >= 0;
+}
+
+/* Note the answers of a run, and put them: position, number of pulls, size of the answers, rest, commits. */
+static PyObject *finish_pulls(const struct pull_run *run, Py_ssize_t position, int fd)
+{
+    PyObject *commits = commits_of(run);
+    PyObject *rest = commits == NULL || !add_notes(run) ? NULL : put_answers(run, fd);
+    if (rest == NULL) {
+        Py_XDECREF(commits);
+        return NULL;
     }
+    return Py_BuildValue("(niLNN)", position, run->count, (long long)output_bytes(run), rest, commits);
+}
+
+PyDoc_STRVAR(answer_pulls_doc,
+"answer_pulls(connection, known, data, position, max_frame_bytes, fd, setup, max_phy_offset, now_ms)\n"
+"\n"
+"Answers the pulls in `data` from `position` on, complete frames of at most `max_frame_bytes`, up to the first that\n"
+"needs the slow path, or until there are as many bytes as a run has. The answers are written to the socket `fd`, as\n"
+"far as it takes them; if that is negative, not at all. Returns the position behind the pulls, their number, the\n"
+"size of the answers, what is left to write of them or None, and (target, queue id, offset) of each that commits\n"
+"one, or None for none; None if the first pull needs the slow path.\n"
+"known: by key of a request, (target, guards); these hold as long as each owner, a dict or an object, has the same\n"
+"object at a key, or as an attribute: (owner, key, object). A target: group, topic, number of queues, flags of the\n"
+"topic, broker to ask next, the same for a slow consumer, codes of the wanted tags or None, and a bytearray that\n"
+"gets a row for each pull (PULL_NOTE).\n"
+"setup: headers of answers with %d for numbers, in JSON: maxOffset, minOffset, nextBeginOffset, broker, flags of the\n"
+"topic, opaque; and binary: broker, nextBeginOffset, minOffset, maxOffset, flags of the topic. `pull_numbers`.\n"
+"Queues by topic and id. Windows by region of the log: (file, its start, first and last byte, whether it is old).\n"
+"A list that gets each target with its first row.\n"
+"find_target(connection, key, topic, group, queue_id, sys_flag, subscription, expression_type, sub_version): what is\n"
+"to be `known`, or None: it has to be decided. find_window(low, end, wanted_bytes): whether there is a window now.\n"
+"may_read_old(): whether the run may read old messages.");
+
+static PyObject *answer_pulls(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    (void)module;
+    if (count != 9) {
+        PyErr_SetString(PyExc_TypeError, "answer_pulls takes 9 arguments");
+        return NULL;
+    }
+    struct span data = span_of(args[2]);
+    const Py_ssize_t position = PyErr_Occurred() ? 0 : PyLong_AsSsize_t(args[3]);
+    const int64_t max_frame_bytes = PyErr_Occurred() ? 0 : PyLong_AsLongLong(args[4]);
+    const int fd = PyErr_Occurred() ? -1 : (int)PyLong_AsLong(args[5]);
+    if (!PyErr_Occurred() && (position < 0 || position > data.size))
+        PyErr_SetString(PyExc_ValueError, "the position is outside the data");
+    struct pull_run *run = PyErr_Occurred() ? NULL : PyMem_Malloc(sizeof *run);
+    if (run == NULL)
+        return PyErr_Occurred() ? NULL : PyErr_NoMemory();
+    memset(run, 0, offsetof(struct pull_run, answers));
+    run->connection = args[0];
+    run->known = args[1];
+    run->max_phy_offset = PyLong_AsLongLong(args[7]);
+    run->now_ms = PyErr_Occurred() ? 0 : PyLong_AsLongLong(args[8]);
+    run->reads_old = -1;
+    struct span rest = {data.at + position, data.size - position};
+    PyObject *result = NULL;
+    if (!PyErr_Occurred() && read_setup(run, args[6]) && answer_frames(run, &rest, max_frame_bytes))
+        result = run->count ? finish_pulls(run, data.size - rest.size, fd) : Py_NewRef(Py_None);
     clear_pulls(run);
     return result;
 }

@@ -24,32 +24,28 @@ static int is_wanted(const struct pull_target *target, int64_t tags_code)
     return 0;
 }
 
-/* The units of wanted messages, as many as there is room for, and how many units were looked at. Empty if there are
-   none, or if one of them points to no message; NULL with an error set. */
-static PyObject *wanted_units(
-    struct pull_run *run, struct span units, const struct room *room, Py_ssize_t *looked_at)
+/* Move the units of wanted messages to the front, as many as there is room for: their number, and how many units were
+   looked at. 0 if there are none, or if one of them points to no message. */
+static Py_ssize_t keep_wanted(
+    const struct pull_target *target, char *units, Py_ssize_t unit_count, const struct room *room,
+    Py_ssize_t *looked_at)
 {
+    const struct span all = {units, unit_count * CQ_UNIT_BYTES};
     Py_ssize_t i = 0, count = 0;
     int64_t total = 0;
-    run->wanted.size = 0;
-    for (; i < units.size / CQ_UNIT_BYTES && (count == 0 || count < room->messages); i++) {
-        const char *unit = units.at + i * CQ_UNIT_BYTES;
-        if (!is_wanted(&run->target, (int64_t)GET(unit, CQ_UNIT_TAGS_CODE)))
+    for (; i < unit_count && (count == 0 || count < room->messages); i++) {
+        char *unit = units + i * CQ_UNIT_BYTES;
+        if (!is_wanted(target, (int64_t)GET(unit, CQ_UNIT_TAGS_CODE)))
             continue;
-        int32_t size = size_of(units, i);
-        if (size <= 0 || size == BLANK_UNIT_SIZE) {
-            run->wanted.size = 0;
-            break;
-        }
+        int32_t size = size_of(all, i);
+        if (size <= 0 || size == BLANK_UNIT_SIZE)
+            return 0;
         if (count && total + size > room->bytes)
             break;
-        char *out = reserve(&run->wanted, CQ_UNIT_BYTES);
-        if (out == NULL)
-            return NULL;
-        put_span(out, (struct span){unit, CQ_UNIT_BYTES});
+        memmove(units + count * CQ_UNIT_BYTES, unit, CQ_UNIT_BYTES);
         total += size;
         count++;
     }
     *looked_at = i;
-    return bytes_of(&run->wanted);
+    return count;
 }

@@ -15,14 +15,14 @@ typedef int take_field(struct span name, const struct value *value, void *reques
 static int read_json_fields(struct cursor *c, take_field *take, void *request)
 {
     struct value key, value;
-    if (!accept(c, '{'))
+    if (!accept_char(c, '{'))
         return 0;
     do {
-        if (!read_string(c, &key) || !is_plain_text(&key) || !accept(c, ':') || !read_value(c, &value)
+        if (!read_string(c, &key) || !is_plain_text(&key) || !accept_char(c, ':') || !read_value(c, &value)
             || !take(key.span, &value, request))
             return 0;
-    } while (accept(c, ','));
-    return accept(c, '}');
+    } while (accept_char(c, ','));
+    return accept_char(c, '}');
 }
 
 static int read_json_head(struct span header, struct head *head, take_field *take, void *request)
@@ -31,10 +31,10 @@ static int read_json_head(struct span header, struct head *head, take_field *tak
     struct value key, value;
     int64_t version;
     int has_fields = 0;
-    if (!accept(&c, '{'))
+    if (!accept_char(&c, '{'))
         return 0;
     do {
-        if (!read_string(&c, &key) || !is_plain_text(&key) || !accept(&c, ':'))
+        if (!read_string(&c, &key) || !is_plain_text(&key) || !accept_char(&c, ':'))
             return 0;
         int is_fine;
         if (is_text(key.span, "extFields")) {
@@ -57,8 +57,8 @@ static int read_json_head(struct span header, struct head *head, take_field *tak
             is_fine = value.is_string;
         if (!is_fine)
             return 0;
-    } while (accept(&c, ','));
-    if (!accept(&c, '}'))
+    } while (accept_char(&c, ','));
+    if (!accept_char(&c, '}'))
         return 0;
     skip_blanks(&c);
     return c.at == c.end;

@@ -51,25 +51,28 @@ class ConsumeQueue:
     written to files, which may have expired since.
     `next_queue_offset` and `encoder` belong to the appender: the first runs ahead of
     `max_queue_offset` by the messages that are not visible yet.
-    """
+    Units below `flushed_queue_offset` are in the files, in the page cache at least; `tail` has those from
+    there on. `blocks` has, by number, blocks of flushed units that may be read as they are (unit_blocks.py):
+    once units are taken away or in doubt, it is another dict. The compiled kernel reads these three."""
 
     __slots__ = (
         "_doubtful_end",
         "_epoch",
         "_files",
         "_first_file",
-        "_flushed",
         "_mark_dirty",
         "_min_phy_offset",
-        "_tail",
         "_verified",
+        "blocks",
         "encoder",
+        "flushed_queue_offset",
         "has_files",
         "max_phy_offset",
         "max_queue_offset",
         "min_queue_offset",
         "next_queue_offset",
         "queue_id",
+        "tail",
         "topic",
     )
 
@@ -81,8 +84,9 @@ class ConsumeQueue:
         self.encoder: RecordEncoder | None = None
         self._files = files
         self._mark_dirty = mark_dirty
-        # Changes when units are taken away: a flush under way, and blocks in memory, are void then.
+        # Changes when units are taken away: a flush under way is void then.
         self._epoch = 0
+        self.blocks: dict[int, bytes] = {}
         self._reset(0)
 
     def __repr__(self) -> str:
@@ -95,10 +99,10 @@ class ConsumeQueue:
         self.min_queue_offset = self.max_queue_offset = self.next_queue_offset = queue_offset
         self.max_phy_offset = -1
         self._min_phy_offset = -1  # of the unit at min_queue_offset, -1: not known
-        self._flushed = queue_offset  # units below are in the files, the tail begins here
+        self.flushed_queue_offset = queue_offset
         self._first_file = self._files.start_of(queue_offset * UNIT_BYTES)
         self.has_files = False
-        self._tail = bytearray()
+        self.tail = bytearray()
         # Units below are not of this process: they are read only when they were verified, which has a byte
         # for each chunk of them.
         self._doubtful_end = 0
@@ -110,11 +114,6 @@ class ConsumeQueue:
         return self._files.units_per_file
 
     @property
-    def flushed_queue_offset(self) -> int:
-        """Units below are in the files, in the page cache at least."""
-        return self._flushed
-
-    @property
     def first_file_queue_offset(self) -> int:
         """The first unit of the first file; it may lie below `min_queue_offset`."""
         return self._first_file // UNIT_BYTES
@@ -123,7 +122,7 @@ class ConsumeQueue:
 
     def append(self, phy_offset: int, size: int, tags_code: int) -> None:
         """Add the next unit. In memory on return, and visible."""
-        tail = self._tail
+        tail = self.tail
         if not tail:
             self._begin_tail(phy_offset)
         tail += _pack(phy_offset, size, tags_code)
@@ -132,7 +131,7 @@ class ConsumeQueue:
 
     def append_units(self, raw: bytes, count: int, end_phy_offset: int) -> None:
         """Add `count` units at once; the record of the last ends at `end_phy_offset`. As `append`."""
-        tail = self._tail
+        tail = self.tail
         if not tail:
             self._begin_tail(UNIT.unpack_from(raw)[0])
         tail += raw
@@ -159,6 +158,11 @@ class ConsumeQueue:
         if self.next_queue_offset < self.max_queue_offset:
             self.next_queue_offset = self.max_queue_offset
         return True
+
+    def _next_epoch(self) -> None:
+        """Units are taken away."""
+        self._epoch += 1
+        self.blocks = {}
 
     def _make_room(self, queue_offset: int, phy_offset: int) -> bool:
         """Have `queue_offset` come next; False when that place is taken."""
@@ -200,7 +204,7 @@ class ConsumeQueue:
             some = min(count, _FILL_UNITS)
             self.append_units(BLANK_UNIT * some, some, self.max_phy_offset)
             count -= some
-            if len(self._tail) >= _FILL_UNITS * UNIT_BYTES:
+            if len(self.tail) >= _FILL_UNITS * UNIT_BYTES:
                 self.flush()
 
     def _broken_number(self, queue_offset: int, phy_offset: int, reason: str) -> DamageError:
@@ -224,11 +228,11 @@ class ConsumeQueue:
     @property
     def unflushed_bytes(self) -> int:
         """How long the tail is."""
-        return len(self._tail)
+        return len(self.tail)
 
     def unflushed(self) -> tuple[int, int, bytes]:
         """A copy of the tail to write: epoch, queue_offset of its first unit, its bytes."""
-        return self._epoch, self._flushed, bytes(self._tail)
+        return self._epoch, self.flushed_queue_offset, bytes(self.tail)
 
     def write_units(self, epoch: int, queue_offset: int, raw: bytes) -> None:
         """Write what `unflushed` gave, in any thread; nothing happens if units were taken away since."""
@@ -238,11 +242,11 @@ class ConsumeQueue:
 
     def mark_flushed(self, epoch: int, queue_offset: int) -> None:
         """Units below `queue_offset` have been written: readers find them in the files."""
-        count = queue_offset - self._flushed
+        count = queue_offset - self.flushed_queue_offset
         if epoch == self._epoch and count > 0:
-            self._flushed = queue_offset
+            self.flushed_queue_offset = queue_offset
             self.has_files = True
-            del self._tail[: count * UNIT_BYTES]
+            del self.tail[: count * UNIT_BYTES]
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -251,7 +255,7 @@ class ConsumeQueue:
 
         Stops where a file ends and where the tail begins. May wait for the disk.
         """
-        if queue_offset >= self._flushed:
+        if queue_offset >= self.flushed_queue_offset:
             return self._tail_units(queue_offset, max_units)
         count = self._readable_units(queue_offset, max_units)
         if count <= 0:
@@ -277,16 +281,24 @@ class ConsumeQueue:
 
     def read_units_nowait(self, queue_offset: int, max_units: int) -> bytes | None:
         """The same without waiting: None when the units have to come from disk."""
-        if queue_offset >= self._flushed:
+        if queue_offset >= self.flushed_queue_offset:
             return self._tail_units(queue_offset, max_units)
         if queue_offset < self._doubtful_end and self._is_doubtful(queue_offset, max_units):
             return None
-        number, first = divmod(queue_offset, BLOCK_UNITS)
-        if first + max_units <= BLOCK_UNITS and queue_offset >= self.min_queue_offset:
-            block = self._files.blocks.get((self, self._epoch, number)) or self._read_block(number)
-            if block is not None:
-                return block[first * UNIT_BYTES : (first + max_units) * UNIT_BYTES]
+        if max_units <= BLOCK_UNITS and queue_offset >= self.min_queue_offset:
+            units = self._block_units(queue_offset, max_units)
+            if units is not None:
+                return units
         return self._read_flushed(queue_offset, max_units)
+
+    def _block_units(self, queue_offset: int, max_units: int) -> bytes | None:
+        """All of these units from one block or two; None when these are not all flushed and in memory."""
+        number, first = divmod(queue_offset, BLOCK_UNITS)
+        units = self.blocks.get(number) or self._read_block(number)
+        if units is not None and first + max_units > BLOCK_UNITS:
+            following = self.blocks.get(number + 1) or self._read_block(number + 1)
+            units = None if following is None else units + following
+        return None if units is None else units[first * UNIT_BYTES : (first + max_units) * UNIT_BYTES]
 
     def _read_flushed(self, queue_offset: int, max_units: int) -> bytes | None:
         size_bytes = self._readable_units(queue_offset, max_units) * UNIT_BYTES
@@ -299,30 +311,32 @@ class ConsumeQueue:
     def _read_block(self, number: int) -> bytes | None:
         """A whole block, which is kept; None when not all of it is flushed, in one file and in memory."""
         queue_offset = number * BLOCK_UNITS
+        # Another thread that finds units doubtful replaces this dict.
+        blocks = self.blocks
         if self._readable_units(queue_offset, BLOCK_UNITS) < BLOCK_UNITS or self._is_doubtful(
             max(queue_offset, self.min_queue_offset), BLOCK_UNITS
         ):
             return None
         block = self._read_flushed(queue_offset, BLOCK_UNITS)
         if block is not None:
-            self._files.blocks.keep((self, self._epoch, number), block)
+            self._files.blocks.keep(blocks, number, block)
         return block
 
     def _tail_units(self, queue_offset: int, max_units: int) -> bytes:
         if queue_offset < self.min_queue_offset:
             return b""
-        begin = (queue_offset - self._flushed) * UNIT_BYTES
-        return bytes(self._tail[begin : begin + max_units * UNIT_BYTES])
+        begin = (queue_offset - self.flushed_queue_offset) * UNIT_BYTES
+        return bytes(self.tail[begin : begin + max_units * UNIT_BYTES])
 
     def _readable_units(self, queue_offset: int, max_units: int) -> int:
         if queue_offset < self.min_queue_offset:
             return 0
         per_file = self._files.units_per_file
-        return min(max_units, self._flushed - queue_offset, per_file - queue_offset % per_file)
+        return min(max_units, self.flushed_queue_offset - queue_offset, per_file - queue_offset % per_file)
 
     def _read_unverified(self, queue_offset: int, max_units: int) -> bytes:
         """For searches, which look at few units of many: a wrong one must not make them wait."""
-        if queue_offset >= self._flushed:
+        if queue_offset >= self.flushed_queue_offset:
             return self._tail_units(queue_offset, max_units)
         return self._read_raw(queue_offset, self._readable_units(queue_offset, max_units))
 
@@ -353,7 +367,7 @@ class ConsumeQueue:
     def distrust(self, queue_offset: int) -> bool:
         """Have every unit verified before it is read again: something else has written to the files, as the
         unit at `queue_offset` shows. False when that is not in the files, or nothing can verify it."""
-        if self._files.verifier is None or queue_offset >= self._flushed or is_lmq(self.topic):
+        if self._files.verifier is None or queue_offset >= self.flushed_queue_offset or is_lmq(self.topic):
             return False
         self._doubt_all()
         self._files.blocks.clear()
@@ -361,8 +375,9 @@ class ConsumeQueue:
 
     def _doubt_all(self) -> None:
         # In this order: another thread may be about to mark chunks as verified.
-        self._doubtful_end = self._flushed
+        self._doubtful_end = self.flushed_queue_offset
         self._verified = None
+        self.blocks = {}
 
     def rewrite_units(self, epoch: int, queue_offset: int, raw: bytes) -> bool:
         """Replace units that were wrong, in any thread; False if units were taken away since `epoch`."""
@@ -466,24 +481,24 @@ class ConsumeQueue:
         return queue_offset, -1
 
     def _unit_bytes(self, queue_offset: int) -> bytes:
-        if queue_offset >= self._flushed:
-            begin = (queue_offset - self._flushed) * UNIT_BYTES
-            return bytes(self._tail[begin : begin + UNIT_BYTES])
+        if queue_offset >= self.flushed_queue_offset:
+            begin = (queue_offset - self.flushed_queue_offset) * UNIT_BYTES
+            return bytes(self.tail[begin : begin + UNIT_BYTES])
         raw = self._files.read(self.topic, self.queue_id, queue_offset * UNIT_BYTES, UNIT_BYTES)
         return raw if len(raw) == UNIT_BYTES else b""
 
     def _cut(self, queue_offset: int, max_phy_offset: int) -> None:
         """Drop the units from `queue_offset` on, in memory and in the files."""
         with self._files.lock:
-            self._epoch += 1
+            self._next_epoch()
             if max_phy_offset < 0:
                 self._files.remove_queue(self.topic, self.queue_id)
                 self._reset(queue_offset)
                 return
-            if queue_offset < self._flushed:
+            if queue_offset < self.flushed_queue_offset:
                 self._cut_files(queue_offset)
             else:
-                del self._tail[(queue_offset - self._flushed) * UNIT_BYTES :]
+                del self.tail[(queue_offset - self.flushed_queue_offset) * UNIT_BYTES :]
         self.max_queue_offset = self.next_queue_offset = queue_offset
         self.max_phy_offset = max_phy_offset
         self._doubtful_end = min(self._doubtful_end, queue_offset)
@@ -492,13 +507,13 @@ class ConsumeQueue:
 
     def _cut_files(self, queue_offset: int) -> None:
         end = queue_offset * UNIT_BYTES
-        last_file = self._files.start_of(self._flushed * UNIT_BYTES - 1)
+        last_file = self._files.start_of(self.flushed_queue_offset * UNIT_BYTES - 1)
         for start in range(last_file, end - 1, -self._files.file_bytes):
             self._files.remove(self.topic, self.queue_id, start)
         if end % self._files.file_bytes:
             self._files.cut(self.topic, self.queue_id, end)
-        self._flushed = queue_offset
-        self._tail = bytearray()
+        self.flushed_queue_offset = queue_offset
+        self.tail = bytearray()
 
     def correct_min(self, min_phy_offset: int) -> None:
         """The CommitLog begins at `min_phy_offset`: `min_queue_offset` is the first message in it."""
@@ -545,7 +560,7 @@ class ConsumeQueue:
     @property
     def expired_files(self) -> range:
         """Where the files begin that lie wholly below `min_queue_offset`; never the last file."""
-        last_file = self._files.start_of(max(0, self._flushed * UNIT_BYTES - 1))
+        last_file = self._files.start_of(max(0, self.flushed_queue_offset * UNIT_BYTES - 1))
         end = min(self._files.start_of(self.min_queue_offset * UNIT_BYTES), last_file)
         return range(self._first_file, end, self._files.file_bytes)
 
@@ -565,7 +580,7 @@ class ConsumeQueue:
     def retire(self) -> None:
         """Forget every unit, with the lock of the files held, which are the caller's to remove."""
         self._mark_dirty = _ignore
-        self._epoch += 1
+        self._next_epoch()
         self._reset(0)
 
     # -- restarting ------------------------------------------------------------------------------
@@ -594,9 +609,9 @@ class ConsumeQueue:
 
     def adopt(self, state: QueueState) -> None:
         """Take over what is known of the files."""
-        self._epoch += 1
+        self._next_epoch()
         self._reset(state.end // UNIT_BYTES)
-        self._doubtful_end = self._flushed
+        self._doubtful_end = self.flushed_queue_offset
         self.max_phy_offset = state.max_phy_offset
         if state.max_phy_offset >= 0:
             self._first_file = state.start
@@ -608,11 +623,11 @@ class ConsumeQueue:
         """What `adopt` wants. Without a tail it is the whole queue, and sound."""
         return QueueState(
             self._first_file,
-            self._flushed * UNIT_BYTES,
+            self.flushed_queue_offset * UNIT_BYTES,
             self.min_queue_offset,
             self._min_phy_offset,
             self.max_phy_offset,
-            not self._tail,
+            not self.tail,
         )
 
     def _repair(self, starts: list[int], state: QueueState) -> None:

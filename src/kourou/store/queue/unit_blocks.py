@@ -1,20 +1,17 @@
 """UnitBlocks: units of ConsumeQueues that pulls asked for lately, kept in memory.
 
 A consumer that goes through a queue asks for neighbours each time: one read of the file serves the next
-thirty pulls. A block is BLOCK_UNITS units, all of them flushed, so that they never change; where a queue
-loses units at its end it goes on with another epoch, and blocks of the one before are not found any more.
+thirty pulls. A block is BLOCK_UNITS units, all of them flushed, so that they never change. Each queue has its
+own in a dict, by number; a queue whose units are taken away, or in doubt, goes on with another dict.
 Not here: which units a queue still has at its start (consume_queue.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections import deque
+from typing import Final
 
 from kourou.store.queue.cq_unit import UNIT_BYTES
-
-if TYPE_CHECKING:
-    from kourou.store.queue.consume_queue import ConsumeQueue
 
 BLOCK_UNITS: Final = 1024
 """Five pages: one read of so much takes hardly longer than one of 32 units."""
@@ -23,30 +20,30 @@ CHUNK_UNITS: Final = 32
 MAX_BLOCKS: Final = 256
 """5 MB; the oldest goes first."""
 
-BlockKey = tuple["ConsumeQueue", int, int]
-"""Queue, its epoch, and which block of it."""
-
 
 class UnitBlocks:
-    """The blocks of all queues of one store. For the thread that owns the queues."""
+    """Bounds the blocks of all queues of one store. For the thread that owns the queues."""
 
-    __slots__ = ("_blocks", "get")
+    __slots__ = ("_kept",)
 
     def __init__(self) -> None:
-        self._blocks: dict[BlockKey, bytes] = {}
-        # The dict's own method: each pull asks.
-        self.get: Callable[[BlockKey], bytes | None] = self._blocks.get
+        # In the order in which they came: where each one is, and its number.
+        self._kept: deque[tuple[dict[int, bytes], int]] = deque()
 
     def __len__(self) -> int:
-        return len(self._blocks)
+        return len(self._kept)
 
-    def keep(self, key: BlockKey, units: bytes) -> None:
-        """Cache a whole block of units."""
+    def keep(self, blocks: dict[int, bytes], number: int, units: bytes) -> None:
+        """Cache a whole block of units, in the dict of its queue."""
         assert len(units) == BLOCK_UNITS * UNIT_BYTES, "a part of a block"
-        if len(self._blocks) >= MAX_BLOCKS:
-            del self._blocks[next(iter(self._blocks))]
-        self._blocks[key] = units
+        if len(self._kept) >= MAX_BLOCKS:
+            oldest, oldest_number = self._kept.popleft()
+            oldest.pop(oldest_number, None)
+        self._kept.append((blocks, number))
+        blocks[number] = units
 
     def clear(self) -> None:
         """Drop all cached blocks."""
-        self._blocks.clear()
+        for blocks, _ in self._kept:
+            blocks.clear()
+        self._kept.clear()

@@ -88,7 +88,9 @@ def test_units_of_two_blocks_and_of_one_in_two_files_are_read_as_they_are(
     assert read(queue, BLOCK_UNITS - 1) == messages(BLOCK_UNITS - 1, 32)
     assert read(queue, 3 * BLOCK_UNITS) == messages(3 * BLOCK_UNITS, 32)
     assert read(queue, PER_FILE - 3) == messages(PER_FILE - 3, 3), "up to the end of the file"
-    assert reads == [(BLOCK_UNITS - 1, 32), (3 * BLOCK_UNITS, 32), (PER_FILE - 3, 3)]
+    assert read(queue, 2 * BLOCK_UNITS - 1, BLOCK_UNITS) == messages(2 * BLOCK_UNITS - 1, BLOCK_UNITS)
+    blocks = [(number * BLOCK_UNITS, BLOCK_UNITS) for number in range(3)]
+    assert reads == [*blocks[:2], (3 * BLOCK_UNITS, 32), (PER_FILE - 3, 3), blocks[2]]
 
 
 def test_a_block_that_is_not_full_is_not_kept(queue: ConsumeQueue, reads: list[tuple[int, int]]) -> None:
