@@ -163,11 +163,11 @@ MUTANTS = (
     Mutant(COLD_SHARE, "self._credit_s - spent_s", "self._credit_s", SHARES),
     Mutant(
         "src/kourou/broker/pull/fast_pull_path.py",
-        "self._has_time or self._cold_reads.is_unlimited",
+        "self._has_time or self._turns.is_free",
         "True",
         (f"{_KERNEL_TESTS}/test_answer_pulls.py", "-k", "closes_while"),
     ),
-    Mutant(COLD_SHARE, "self._credit_s > 0 or not self._is_sending()", "True", SHARES),
+    Mutant(COLD_SHARE, "self._credit_s > 0 or not self.is_sending()", "True", SHARES),
     Mutant(KERNEL, "/ slots->block < slots->dirty.len", "/ slots->block <= slots->dirty.len", SLOTS),
     Mutant(KERNEL, "        if (slot < 0)\n            slot += slots->count;\n", "", SLOTS),
     Mutant(KERNEL, "first_index <= INT32_MAX - hashes->len / 4", "first_index <= INT32_MAX", SLOTS),

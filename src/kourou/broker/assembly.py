@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Self
 from kourou.access.inner_keys import has_access_control, inner_keys, own_account
 from kourou.broker import pop_wiring, send_wiring, wiring
 from kourou.broker.connection_state import ConnectionState
+from kourou.broker.fast_paths import FastPaths
 from kourou.broker.filters.part import FiltersPart
 from kourou.broker.part import BrokerPart, HandlersPart, processors_of
 from kourou.broker.pop.assignment_processor import RequestModeFollower
@@ -31,7 +32,7 @@ from kourou.store.message_store import MessageStore
 from kourou.store.replica.epochs import EpochFile
 from kourou.transport.addresses import SocketName
 from kourou.transport.client import RemotingClient
-from kourou.transport.connection import BulkHandler, Connection
+from kourou.transport.connection import Connection
 from kourou.transport.from_config import client_settings, server_settings
 from kourou.transport.request import RequestMeter
 from kourou.transport.server import RemotingServer
@@ -66,7 +67,7 @@ class ServingPart(BrokerPart):
         *,
         config: BrokerConfig,
         admission: Admission,
-        bulk_handler: BulkHandler | None,
+        bulk_handler: FastPaths | None,
         producers: ProducerManager,
         consumers: ConsumerManager,
         holds: PullRequestHoldService,
@@ -85,6 +86,7 @@ class ServingPart(BrokerPart):
         self._cycles = cycles
         self._commit_cycle = commit_cycle
         self._cold_reads = cold_reads
+        self._fast_paths = bulk_handler
         self._tasks = tasks
         self._requests = requests
         self._is_stopping = False
@@ -138,6 +140,8 @@ class ServingPart(BrokerPart):
     async def stop(self, timeout_ms: int) -> None:
         self._is_stopping = True
         await self._server.stop(timeout_ms, self._drain)
+        if self._fast_paths is not None:
+            await self._fast_paths.pulls.stop()
         await self._requests.stop()
         await self._tasks.stop()
         self._cycles.close()
@@ -148,6 +152,8 @@ class ServingPart(BrokerPart):
         for polling in self._pollings:
             polling.stop()
         self._cold_reads.hurry()
+        if self._fast_paths is not None:
+            await self._fast_paths.pulls.wait_idle()
         await self._requests.wait_idle(_NO_LIMIT_S)
         self._cycles.close()
         while self._commit_cycle.is_waiting:  # noqa: ASYNC110 (the store knows no events)

@@ -39,6 +39,8 @@ class ConnectionState:
     """Pulls of old messages that the fast path answers when there is time (pull/cold_read_share.py)."""
     known_pulls: dict[bytes, Any] = field(default_factory=dict)
     """What was decided for pulls of this connection, for the compiled kernel (pull/fast_pull_path.py)."""
+    reads_old: bool = False
+    """Whether the last pulls of the fast path were handed over to the thread for old messages."""
     refused_heartbeat: str = ""
     """Why the last heartbeat was refused, so that it is logged once; empty: it was not."""
     heartbeat: Request | None = None

@@ -6,6 +6,7 @@ chooses once, by `choose_kernel`, and passes the result on.
 
 from __future__ import annotations
 
+import enum
 import importlib
 import os
 import struct
@@ -73,13 +74,60 @@ PullSetup: TypeAlias = tuple[
     Callable[..., KnownPullTarget | None],
     Callable[[int, int, int], bool],
     Callable[[], bool],
+    "ColdThread | None",
+    "Callable[[Any, int, int], ColdPlace | None]",
 ]
 """What all pulls of a broker share: headers of answers in JSON and binary, `pull_numbers`, queues by topic
-and id, windows of the log by region, a list of the targets that have rows, and the functions that find a
-target and a window, and that tell whether old messages may be read."""
+and id, windows of the log by region, a list of the targets that have rows, the functions that find a target
+and a window, and that tell whether old messages may be read; and the thread that answers pulls without a
+window, with the function that finds a file for it."""
 AnsweredPulls: TypeAlias = tuple[int, int, int, bytes | None, list[tuple[PullTargetFields, int, int]] | None]
-"""The position behind the pulls, their number, the size of their answers, what is left to write of these, and
-target, queue id and offset of each commit."""
+"""The position behind the pulls, the number of those that are answered, the size of their answers, what is
+left to write of these, and target, queue id and offset of each commit."""
+
+
+class SocketShare(Protocol):
+    """SharedSocket: a socket that a ColdReader writes to, beside the event loop."""
+
+    def claim(self) -> bool: ...
+
+    def claim_rest(self) -> None: ...
+
+    def release(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class ColdOutcome(enum.IntEnum):
+    """What came of a pull that was handed over to a ColdReader."""
+
+    UNREAD = 0
+    SENT = 1
+    PARTIAL = 2
+    """The loop has to write the rest, before anything else."""
+    BUILT = 3
+    """The loop has to decide again, and to send."""
+
+
+ColdPlace: TypeAlias = tuple[SocketShare, int, int, int, Any]
+"""Of a connection, the descriptor of a file, start and end of that in the log, and what comes back with the
+outcome."""
+ColdReport: TypeAlias = tuple[int, Any, bytes, bytes, PullTargetFields, int, bytes]
+"""Of a pull that is not answered: the outcome, what came with the place, the frame of the pull, what is to be
+sent, the target, the queue id, and the row (PULL_NOTE) to add to the target's when it is sent."""
+
+
+class ColdThread(Protocol):
+    """ColdReader: a thread that answers pulls of old messages."""
+
+    def collect(self, noted: list[Any], now_ms: int, /) -> tuple[int, int, list[ColdReport]]: ...
+
+    def stop(self) -> None: ...
+
+    def fileno(self) -> int: ...
+
+    def under_way(self) -> int: ...
+
 
 EncodedStaged: TypeAlias = "tuple[int, int, bytearray, bytes, list[GrownQueue]]"
 """The position behind the entries, their number, their records, the index entries, and the queue."""
@@ -98,6 +146,8 @@ class Kernel(Protocol):
     """The functions of the compiled module, which has their documentation."""
 
     INTERFACE: int
+    ColdReader: Callable[[int, int], ColdThread]
+    SharedSocket: Callable[[int], SocketShare]
 
     def sends_end(self, data: bytes | memoryview, position: int, max_frame_bytes: int, /) -> int: ...
 

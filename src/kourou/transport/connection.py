@@ -37,6 +37,8 @@ _RESPONSE = 1
 _ONEWAY = 2
 # A closing connection whose peer does not read the last responses is aborted after this time.
 _CLOSE_GRACE_S = 3.0
+# A thread that writes to the connection is done by then.
+_TURN_S = 0.001
 _TLS_HINT = (
     ", without any answer; if the server requires TLS, enable it here: tls=True, --tls or tls.enable=true"
 )
@@ -64,6 +66,26 @@ class BulkHandler(Protocol):
 
     def finish(self, connection: Connection) -> None:
         """Handle what was collected from the connection, because other requests follow."""
+        ...
+
+
+class SharedWrites(Protocol):
+    """The socket of a connection, for a thread that writes whole answers to it in between."""
+
+    def claim(self) -> bool:
+        """Whether the loop may write from here on, until `release`."""
+        ...
+
+    def claim_rest(self) -> None:
+        """The loop writes what the thread has left of an answer."""
+        ...
+
+    def release(self) -> None:
+        """The thread may write: nothing is unsent."""
+        ...
+
+    def close(self) -> None:
+        """The thread writes no more."""
         ...
 
 
@@ -102,6 +124,7 @@ class Connection(asyncio.Protocol):
         "_out_bytes",
         "_cycles",
         "_reads",
+        "_shared",
         "_bulk",
         "_transport",
         "_user_source",
@@ -150,6 +173,8 @@ class Connection(asyncio.Protocol):
         self._write_paused = False
         self._writable: asyncio.Event | None = None
         self._reads = True
+        # None before a thread has anything to write.
+        self._shared: SharedWrites | None = None
         self._unsent_oneways = 0
         self._close_reason = ""
         self._is_tls = False
@@ -188,6 +213,8 @@ class Connection(asyncio.Protocol):
         self._lost = True
         self._backlog.clear()
         self._out.clear()
+        if self._shared is not None:
+            self._shared.close()
         self._account(0)
         self._wake_writers()
         self._close_reason = reason = self._close_reason or self._reason_of(exc)
@@ -214,8 +241,21 @@ class Connection(asyncio.Protocol):
         self.closed = True
         self._backlog.clear()
         if not self._transport.is_closing():  # otherwise the transport is about to report the end
-            self._transport.close()
             self._loop.call_later(_CLOSE_GRACE_S, self._cut)
+            self._close_transport()
+
+    def _close_transport(self) -> None:
+        """Close the transport behind what a thread is writing, and what was collected meanwhile."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if self._shared is not None and not self._shared.claim():
+            self._loop.call_later(_TURN_S, self._close_transport)
+            return
+        if self._out:
+            transport.writelines(self._out)
+            self._out = []
+        transport.close()
 
     def abort(self, reason: str) -> None:
         """Close at once; unsent bytes are lost."""
@@ -415,7 +455,7 @@ class Connection(asyncio.Protocol):
     def send_at_end(self, data: Buffer) -> None:
         """Like `send` while the cycle ends: what is not behind other bytes need not be collected."""
         transport = self._transport
-        if self._out or self._write_paused or transport is None:
+        if self._out or self._write_paused or self._shared is not None or transport is None:
             self.send(data)
         elif not (self.closed or transport.is_closing()):
             try:
@@ -430,7 +470,9 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if self._fd < 0 or self._out or self.closed or transport is None or transport.is_closing():
             return -1
-        return -1 if transport.get_write_buffer_size() else self._fd
+        if transport.get_write_buffer_size() or (self._shared is not None and not self._shared.claim()):
+            return -1
+        return self._fd
 
     def send_parts(self, parts: Sequence[Buffer], size_bytes: int) -> None:
         """Like `send`, for bytes in many pieces, `size_bytes` in total."""
@@ -446,6 +488,8 @@ class Connection(asyncio.Protocol):
     def flush(self) -> None:
         """Pass the collected bytes to the transport. Never raises: one dead peer must not cost the other
         connections of a cycle their responses."""
+        if self._shared is not None and self._out and not self._takes_turn(self._shared):
+            return
         out, self._out = self._out, []
         size, self._out_bytes = self._out_bytes, 0
         transport = self._transport
@@ -470,6 +514,36 @@ class Connection(asyncio.Protocol):
                 transport.get_write_buffer_size(),
             )
             self.abort("the peer does not read its answers")
+
+    def _takes_turn(self, shared: SharedWrites) -> bool:
+        """Whether what is collected may be written now; if a thread is writing, it is when that is done. What
+        is left of a connection that closes is written right before its end."""
+        if self.closed:
+            return False
+        if shared.claim():
+            return True
+        self._loop.call_later(_TURN_S, self.flush)
+        return False
+
+    def share_writes(self, new_shared: Callable[[int], SharedWrites]) -> SharedWrites:
+        """Let a thread write, too, through what `new_shared` makes of the socket's descriptor; -1: only the
+        loop can. It may write as long as nothing of ours is unsent."""
+        shared = self._shared
+        if shared is None:
+            shared = self._shared = new_shared(self._fd)
+            if self.closed:
+                shared.close()
+        if self._transport is not None and not self._transport.get_write_buffer_size():
+            shared.release()
+        return shared
+
+    def write_rest(self, rest: bytes) -> None:
+        """Write what a thread has left of an answer."""
+        transport = self._transport
+        if self._shared is None or transport is None or self._lost or transport.is_closing():
+            return
+        self._shared.claim_rest()
+        transport.write(rest)
 
     def pause_writing(self) -> None:
         self._write_paused = True

@@ -43,6 +43,11 @@ class Cycles:
         # Whether there is work that waits for the end of the cycle; asked for each read.
         self.is_open = False
         self._dirty: list[Flushable] = []
+        self._when_closed: Callable[[], None] | None = None
+
+    def when_closed(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called once, when the answers of the next cycle are with their transports."""
+        self._when_closed = callback
 
     def open(self) -> None:
         """Start a cycle unless one is open; it closes by itself."""
@@ -73,6 +78,9 @@ class Cycles:
         dirty, self._dirty = self._dirty, []
         for connection in dirty:
             connection.flush()
+        if self._when_closed is not None:
+            callback, self._when_closed = self._when_closed, None
+            callback()
         try:
             self._after()
         except Exception as error:

@@ -129,7 +129,8 @@ class FedBroker:
 
         def answer_pulls(*arguments: Any) -> AnsweredPulls | None:
             answered = kernel.answer_pulls(*arguments)
-            self.pulled += 0 if answered is None else answered[1]
+            data, position = arguments[2:4]
+            self.pulled += 0 if answered is None else len(FrameDecoder().feed(data[position : answered[0]]))
             return answered
 
         functions = {
@@ -140,6 +141,8 @@ class FedBroker:
             "pulls_end": kernel.pulls_end,
             "pull_is_next": kernel.pull_is_next,
             "answer_pulls": answer_pulls,
+            "ColdReader": kernel.ColdReader,
+            "SharedSocket": kernel.SharedSocket,
         }
         return cast(Kernel, SimpleNamespace(encode_sends=encode_sends, **functions))
 
@@ -256,9 +259,12 @@ async def fed_broker(
     settings = config(root, **keys)
     controller = BrokerController(settings, files=files, clock=FakeClock(NOW_MS))
     await controller.start()
+    broker = FedBroker(controller, has_kernel=kernel)
     try:
-        yield FedBroker(controller, has_kernel=kernel)
+        yield broker
     finally:
+        if broker.fast_paths is not None:
+            await broker.fast_paths.pulls.stop()
         await controller.stop()
 
 

@@ -130,7 +130,7 @@ def setup(
     limits = 1, 1, 1, 1, 1, 1
     sizes = {"max_filter_units": 1, "run_bytes": 1, "region_bytes": 1, "block_units": 1}
     numbers = pull_numbers(limits, limits, **sizes) if numbers is None else numbers
-    return json, binary, numbers, {}, {}, [], find_target, print, print
+    return json, binary, numbers, {}, {}, [], find_target, print, print, None, print
 
 
 # -- what is answered ---------------------------------------------------------------------------------
@@ -563,10 +563,19 @@ def test_messages_in_several_files_are_answered(kernel: ModuleType, tmp_path: Pa
         assert twins.brokers[0].pulled > 0
         for broker in twins.brokers:
             broker.services.store.log._window = 100_000
-            assert broker.services.cold_reads._is_sending()
+            assert broker.services.cold_reads.is_sending()
         twins.run(asyncio.sleep(2 * SENDING_S))
-        pull_all("*")
-        pull_all("Tag1")
+        for text in ("*", "Tag1"):
+            fields = {"consumerGroup": f"readers-{len(text)}", "subscription": text}
+            asked = [
+                pulls({**fields, "maxMsgNums": size, "queueOffset": str(n)}, opaque=n)
+                for size in ("1", "2", "3", "32")
+                for n in range(60)
+            ]
+            answers = [sorted(twins.run(pulled_later(broker, asked))) for broker in twins.brokers]
+            assert answers[0] == answers[1]
+            twins.run(_all_answered(twins.brokers[0]))
+            twins.feed(pulls({**fields, "queueOffset": "59"}))
         assert_same_records(twins)
         runner.run(stack.aclose())
 
@@ -587,7 +596,7 @@ def test_pulls_of_old_messages_beside_sends_are_answered(
         twins.feed(pulls({"queueOffset": "0"}))
         before = twins.brokers[0].pulled
         answers = [
-            sorted(twins.run(_pulled_later(broker, [_old_pull(n) for n in range(60)])))
+            sorted(twins.run(_pulled_old(broker, [_old_pull(n) for n in range(60)])))
             for broker in twins.brokers
         ]
         assert answers[0] == answers[1] and len(answers[0]) == 60
@@ -599,12 +608,30 @@ def _old_pull(number: int) -> bytes:
     return pulls({"queueOffset": str(number), "maxMsgNums": str(1 + number % 3)}, opaque=number)
 
 
-async def _pulled_later(broker: FedBroker, asked: list[bytes]) -> list[bytes]:
-    """The answers to pulls of old messages, which may come later."""
+async def _pulled_old(broker: FedBroker, asked: list[bytes]) -> list[bytes]:
+    """The answers to pulls of old messages, for which there is no time at first."""
     broker.services.store.log._window = 0
     share = broker.services.cold_reads
     if isinstance(share, ColdReadShare):
         share._credit_s = -MAX_DEBT_S
+    leave_no_time(broker)
+    return await pulled_later(broker, asked)
+
+
+async def _all_answered(broker: FedBroker) -> None:
+    assert broker.fast_paths is not None
+    await broker.fast_paths.pulls.wait_idle()
+
+
+def leave_no_time(broker: FedBroker) -> None:
+    """Have pulls of old messages wait for their turn."""
+    if broker.fast_paths is not None:
+        turns = broker.fast_paths.pulls._turns
+        turns._refilled_s, turns._credit_s = turns._clock(), -1.0
+
+
+async def pulled_later(broker: FedBroker, asked: list[bytes]) -> list[bytes]:
+    """The answers to pulls, which may come later."""
     connection, transport = broker.connect()
     for request in asked:
         connection.data_received(request)
@@ -637,6 +664,7 @@ def test_a_connection_that_closes_while_its_pulls_wait(failing: tuple[Twins, obj
         share._sending_until_s = asyncio.get_running_loop().time() + 60
         share._clock = lambda: 0.0
         share._refilled_s, share._credit_s = 0.0, -MAX_DEBT_S
+        leave_no_time(broker)
         connection, transport = broker.connect()
         connection.data_received(pulls({"queueOffset": "0"}) * 3)
         waiting = len(share._reads)
@@ -655,16 +683,19 @@ def test_a_broker_that_stops_answers_pulls_that_wait_for_time(failing: tuple[Twi
     failing[0].feed(frame(send(), bytes(30_000)) + pulls())
 
     async def answered() -> tuple[int, int]:
+        assert broker.fast_paths is not None
         broker.services.store.log._window = 0
         share = broker.services.cold_reads
         assert isinstance(share, ColdReadShare)
         share._sending_until_s = asyncio.get_running_loop().time() + 60
         share._clock = lambda: 0.0
         share._refilled_s, share._credit_s = 0.0, -MAX_DEBT_S
+        leave_no_time(broker)
         connection, transport = broker.connect()
         connection.data_received(pulls({"queueOffset": "0"}) * 3)
         waiting = len(share._reads)
         share.hurry()
+        await broker.fast_paths.pulls.wait_idle()
         broker.services.cycles.close()
         return waiting, b"".join(transport.written).count(b'"remark":"FOUND"')
 

@@ -88,6 +88,9 @@ async def _answer(request: Request, work: PullWork) -> None:
 class ColdReadThrottle:
     """The turns of one broker. `written` tells how many messages it has written."""
 
+    may_use_thread = False
+    """Whether there is a core for a thread that answers pulls (cold_answers.py)."""
+
     def __init__(self, written: Callable[[], int]) -> None:
         self._loop = asyncio.get_running_loop()
         self._written = written
@@ -101,7 +104,7 @@ class ColdReadThrottle:
         """Whether an old read may go on at once; if not, it is one of those that `wait`."""
         if self._is_taken or self._waiting:
             return False
-        if not self._is_sending():
+        if not self.is_sending():
             return True
         self._take()
         return True
@@ -109,7 +112,7 @@ class ColdReadThrottle:
     @property
     def is_unlimited(self) -> bool:
         """Whether an old read of the fast path may go on: it needs no turn, or there is time for it."""
-        return not (self._is_taken or self._waiting or self._is_sending())
+        return not (self._is_taken or self._waiting or self.is_sending())
 
     def read_later(self, read: Callable[[], None]) -> bool:
         """Have `read` called when there is time for an old read; False if it has to wait for a turn."""
@@ -138,7 +141,8 @@ class ColdReadThrottle:
         """The next message is not a send: a pop has put it, which would wait for itself."""
         self._seen += 1
 
-    def _is_sending(self) -> bool:
+    def is_sending(self) -> bool:
+        """Whether messages were put a moment ago."""
         written = self._written()
         if written <= self._seen and not self._sending_until_s:
             return False  # no send since the clock was read
@@ -157,7 +161,7 @@ class ColdReadThrottle:
 
     def _pass_on(self) -> None:
         """Once in an iteration. At the end of a turn one more may read; all, when sends have stopped."""
-        is_sending = self._is_sending()
+        is_sending = self.is_sending()
         self._iterations_left -= 1
         if is_sending and self._iterations_left:
             self._loop.call_soon(self._pass_on)

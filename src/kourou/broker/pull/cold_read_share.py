@@ -49,6 +49,8 @@ def make_cold_reads(written: Callable[[], int], cores: int | None = None) -> Col
 class ColdReadShare(ColdReadThrottle):
     """The share of one broker, in place of turns."""
 
+    may_use_thread = True
+
     def __init__(self, written: Callable[[], int], clock: Callable[[], float] = perf_counter) -> None:
         super().__init__(written)
         self._clock = clock
@@ -70,7 +72,7 @@ class ColdReadShare(ColdReadThrottle):
         if self._reads:
             return False
         self._refill()
-        return self._credit_s > 0 or not self._is_sending()
+        return self._credit_s > 0 or not self.is_sending()
 
     async def wait(self) -> None:
         """Return when the caller may read; `spend` follows."""
@@ -148,7 +150,7 @@ class ColdReadShare(ColdReadThrottle):
 
     def _run(self, left_s: float) -> None:
         """Let reads go on that take so long together."""
-        is_sending = self._is_sending()
+        is_sending = self.is_sending()
         while self._reads and (left_s > 0 or not is_sending):
             if self._reads.popleft()():
                 left_s -= self._cost_s

@@ -9,6 +9,8 @@ reset or an overflow policy moves offsets; on a slave; and where the kernel is n
 Answers leave at once, in the order of the pulls: the kernel writes them to the socket, straight from the log,
 unless something else waits to be written there. What the socket does not take, and answers to peers with TLS,
 are written when the cycle ends.
+Old messages are left to a thread while messages are put, and where they are not in memory (cold_answers.py);
+its answers leave in the order of the pulls among themselves.
 What is known is kept across reads: targets with each connection, windows of the log for a moment. Offsets
 that pulls commit are recorded at once, all else later (pull_notes.py).
 """
@@ -21,6 +23,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from kourou.broker.pull.cold_answers import ColdAnswers
+from kourou.broker.pull.hand_over_turns import HandOverTurns
 from kourou.broker.pull.pull_answer import KERNEL_TEMPLATES
 from kourou.broker.pull.pull_notes import KnownPull, PullNotes
 from kourou.errors import KourouError
@@ -50,6 +54,7 @@ if TYPE_CHECKING:
     from kourou.broker.stats.broker_stats import BrokerStatsManager
     from kourou.broker.tables.offsets import ConsumerOffsetManager
     from kourou.config.broker import BrokerConfig
+    from kourou.store.kernel import ColdPlace
     from kourou.store.log.commit_log import CommitLog
     from kourou.store.queue.consume_queues import ConsumeQueues
     from kourou.transport.connection import Connection
@@ -112,20 +117,81 @@ class FastPullPath:
         # Windows of the log by region, and when they were first kept.
         self._windows: dict[int, KeptWindow] = {}
         self._windows_since_s = 0.0
+        self._turns = HandOverTurns(cycles, cold_reads.is_sending)
+        # None where there is no other core for it.
+        self._cold_answers: ColdAnswers | None = None
+        if cold_reads.may_use_thread:
+            self._cold_answers = ColdAnswers(
+                kernel,
+                log=log,
+                targets=processor.targets,
+                notes=self.notes,
+                now_ms=now_ms,
+                handle_singly=_handle_singly,
+            )
         # Of the run that is answered: whether it has time for old messages anyway, whether there was none for
-        # some, and whether it has read some.
-        self._has_time = self._lacks_time = self._reads_old = False
+        # some, and whether it has read some, or leaves the thread to read them.
+        self._has_time = self._lacks_time = self._reads_old = self._hands_over = False
         self._follow(config.current)
 
     def collect(self, connection: Connection, data: bytes, position: int) -> int:
         """Answer the pulls that `data` has from `position` on; where those end that are handled."""
         if not self._is_open:
             return position
-        if self._cycles.is_open:
-            self._finish_sends(connection)
+        state: ConnectionState = connection.state
+        if not state.reads_old or not self._cold_reads.is_sending():
+            if self._cycles.is_open:
+                self._finish_sends(connection)
+            return self._collect(connection, data, position)
+        if not self._turns.is_free:
+            end = self._pulls_end(data, position, connection.max_frame_bytes)
+            if self._hand_over_later(connection, state, data[position:end]):
+                return end
+        self._finish_sends(connection)
+        return self._collect_in_turn(connection, data, position)
+
+    def _hand_over_later(self, connection: Connection, state: ConnectionState, frames: bytes) -> bool:
+        """Let pulls wait that are probably handed over to the thread; False if too many wait."""
+        if state.reads_later >= _MAX_LATER or not self._turns.later(
+            partial(self._collect_later, connection, frames)
+        ):
+            return False
+        state.reads_later += 1
+        return True
+
+    def _collect_later(self, connection: Connection, frames: bytes) -> None:
+        """There is time now. The pulls are decided now, too."""
+        connection.state.reads_later -= 1
+        if connection.closed:
+            return
+        position = self._collect_in_turn(connection, frames, 0) if self._is_open else 0
+        if position < len(frames):
+            _handle_singly(connection, frames[position:])
+
+    def _collect_in_turn(self, connection: Connection, data: bytes, position: int) -> int:
+        self._has_time = True
+        try:
+            return self._collect(connection, data, position)
+        finally:
+            self._has_time = False
+
+    async def wait_idle(self) -> None:
+        """Return when no pull waits for its turn, or for the thread."""
+        self._turns.hurry()
+        if self._cold_answers is not None:
+            await self._cold_answers.wait_idle()
+
+    async def stop(self) -> None:
+        """End the thread."""
+        if self._cold_answers is not None:
+            await self._cold_answers.stop()
+
+    def _collect(self, connection: Connection, data: bytes, position: int) -> int:
         singles_left = _MAX_SINGLE
         while not (connection.closed or connection.is_write_paused):
-            answered = self._answer(connection, data, position, connection.writable_fd())
+            # While the thread may write, the loop does so at the end of the cycle.
+            fd = _NO_FD if connection.state.reads_old else connection.writable_fd()
+            answered = self._answer(connection, data, position, fd)
             if answered == len(data):
                 return answered
             if answered != position:
@@ -192,7 +258,9 @@ class FastPullPath:
         """Answer pulls up to the first that is not ordinary; where they end. The answers are written to
         `fd`."""
         state: ConnectionState = connection.state
-        self._lacks_time = self._reads_old = False
+        self._lacks_time = self._reads_old = self._hands_over = False
+        if state.reads_old and not self._has_time and self._cold_answers is not None:
+            self._cold_answers.collect()  # what was sent before is noted before
         if connection.last_active - self._windows_since_s > _KEPT_S:
             self._windows.clear()
             self._windows_since_s = connection.last_active
@@ -219,12 +287,16 @@ class FastPullPath:
         if answered is None:
             return position
         end, pulls, size_bytes, rest, commits = answered
+        state.reads_old = self._hands_over
+        if self._hands_over:
+            self._turns.spend()
         if rest is not None:
             connection.send(rest)
         if commits is not None:
             for (group, topic, *_), queue_id, offset in commits:
                 self._offsets.commit(group, topic, queue_id, offset, connection.remote_address)
-        self.notes.answered(pulls, self._now_s() - connection.last_heard)
+        if pulls:
+            self.notes.answered(pulls, self._now_s() - connection.last_heard)
         if self._reads_old:
             self._cold_reads.spend(size_bytes)
         return end
@@ -289,20 +361,43 @@ class FastPullPath:
 
     def _find_window(self, low: int, end: int, wanted_bytes: int) -> bool:
         """Whether the log from `low` to `end` is among the windows now; not where it is not in memory, where
-        too little of it is wanted, or while reads of old messages give way to sends."""
+        too little of it is wanted, or while reads of old messages give way to sends, or are left to the
+        thread."""
         log = self._store_log
         is_old = low < log.window_phy_offset
-        if is_old and (end - low >= DENSE * wanted_bytes or not self._may_read_old()):
-            return False
+        if is_old:
+            if self._leaves_old():
+                return False
+            # What is not in memory, too.
+            self._hands_over = self._cold_answers is not None
+            if end - low >= DENSE * wanted_bytes or not self._may_read_old():
+                return False
         window = log.region_at(low, end) if is_old else log.window_at(low)
         log_file = log.file_at(low)
         if window is None or log_file is None:
             return False
+        self._hands_over = False
         self._windows[low // REGION_BYTES] = log_file, window.start, window.low, window.end, is_old
         return True
 
+    def _find_file(self, connection: Connection, low: int, end: int) -> ColdPlace | None:
+        """Where the thread finds the log from `low` to `end`; None: it is not to read it, or cannot."""
+        if not self._hands_over or self._cold_answers is None:
+            return None
+        return self._cold_answers.place(connection, low, end)
+
+    def _leaves_old(self) -> bool:
+        """Whether old messages are left to the thread now, or have to wait until it is their turn."""
+        if self._cold_answers is None or not (self._has_time or self._cold_reads.is_sending()):
+            return False
+        self._hands_over = self._has_time or self._turns.is_free
+        self._lacks_time = not self._hands_over
+        return True
+
     def _may_read_old(self) -> bool:
-        """Whether there is time for old messages in this run."""
+        """Whether old messages are read here in this run."""
+        if self._leaves_old():
+            return False
         if not (self._has_time or self._cold_reads.is_unlimited):
             self._lacks_time = True
             return False
@@ -336,6 +431,8 @@ class FastPullPath:
             self._find_target,
             self._find_window,
             self._may_read_old,
+            None if self._cold_answers is None else self._cold_answers.reader,
+            self._find_file,
         )
 
 

@@ -65,6 +65,12 @@ class PullNotes:
         if self._waiting >= _MAX_WAITING:
             self.settle()
 
+    def add(self, known: KnownPull, row: bytes) -> None:
+        """Note a pull that the kernel has not noted, in a row of its own."""
+        if not known.notes:
+            self.noted.append(known)
+        known.notes.extend(row)
+
     def settle(self) -> None:
         """Count the pulls that wait."""
         if not self.noted:

@@ -140,7 +140,11 @@ class PullTarget:
 
     def is_allowed(self, header: PullMessageRequestHeader) -> bool:
         """Whether nothing has changed by which the group may pull; the queue is looked at too."""
-        return holds(self._permissions) and 0 <= header.queue_id < self.topic_config.read_queue_nums
+        return self.allows(header.queue_id)
+
+    def allows(self, queue_id: int) -> bool:
+        """The same for a queue of the topic."""
+        return holds(self._permissions) and 0 <= queue_id < self.topic_config.read_queue_nums
 
     def is_wanted(self, connection: Connection, header: PullMessageRequestHeader) -> bool:
         """Whether the filter is still that of the consumer."""
@@ -204,6 +208,12 @@ class PullTargets:
         if target is not None and target.is_allowed(header) and target.is_wanted(connection, header):
             return target
         return None
+
+    def still_holds(self, fields: PullTargetFields, queue_id: int) -> bool:
+        """Whether the kernel would answer a pull from this queue under the decision that it was given."""
+        group, topic, *_ = fields
+        target = self._known.get((topic, group))
+        return target is not None and target.kernel_fields is fields and target.allows(queue_id)
 
     def renew(self, request: Request, header: PullMessageRequestHeader, target: PullTarget) -> PullTarget:
         """The target of a pull that has waited: its permissions are checked again, its filter stays."""

@@ -11,6 +11,8 @@
    pulls_end      frames.h          the end of the complete frames with pulls
    pull_is_next   frames.h          whether the next request is a pull
    answer_pulls   pull_answers.h    ordinary pulls of one read: their answers, with the records, written to the socket
+   ColdReader     cold_reader.h     a thread that answers pulls of old messages
+   SharedSocket   shared_socket.h   a connection that such a thread writes to, beside the event loop
    read_records   records.h         records of a log, as a slave or a recovery reads them: units and index entries
    encode_again   messages_again.h  popped messages that come again: records, units, index entries
    units_fit      units.h           whether units of a queue match their records
@@ -20,9 +22,9 @@
    signing_state, signatures   signatures.h   HMAC-SHA1, as requests are signed
 
    The order in which to read them: bytes, checksum, frames, json, request_head, send_head, properties, large_bodies,
-   run, sequences, batches, pieces, signed_sends, send_setup, sends; pulls, pull_head, pull_key, pull_run, pull_target,
-   pull_units, pull_window, pull_filter, pull_answer_head, pull_notes, pull_output, pull_answers; the others stand
-   alone.
+   run, sequences, batches, pieces, signed_sends, send_setup, sends; shared_socket, cold_job, cold_reader; pulls,
+   pull_head, pull_key, pull_note, pull_run, pull_target, pull_units, pull_window, pull_filter, pull_answer_head,
+   pull_notes, pull_output, cold_answers, pull_answers; the others stand alone.
 
    Anything out of the ordinary is left to the slow path, from that request on. So nothing here reports what is
    wrong with a request, and no object of the caller is modified, but for the slots of link_entries. Everything a
@@ -73,6 +75,15 @@ static struct PyModuleDef definition = {
     NULL, NULL, NULL, NULL,
 };
 
+/* A type of the module; NULL with an error set. */
+static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec)
+{
+    PyObject *type = module == NULL || PyErr_Occurred() ? NULL : PyType_FromSpec(spec);
+    if (type != NULL && PyModule_AddType(module, (PyTypeObject *)type) < 0)
+        Py_CLEAR(type);
+    return (PyTypeObject *)type;
+}
+
 PyMODINIT_FUNC PyInit__kernel(void)
 {
     PyObject *zlib = PyImport_ImportModule("zlib");
@@ -97,6 +108,8 @@ PyMODINIT_FUNC PyInit__kernel(void)
     name_read_units_nowait = PyUnicode_InternFromString("read_units_nowait");
     name_map_in_use = PyUnicode_InternFromString("map_in_use");
     PyObject *module = PyModule_Create(&definition);
+    shared_socket_type = add_type(module, &shared_socket_spec);
+    cold_reader_type = add_type(module, &cold_reader_spec);
     if (PyErr_Occurred() || PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0) {
         Py_XDECREF(module);
         return NULL;

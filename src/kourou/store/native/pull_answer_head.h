@@ -20,6 +20,13 @@ static char *put_numbers(char *out, struct span template, const int64_t *numbers
     }
 }
 
+/* Which broker a client is to ask next that got messages up to this one. */
+static int64_t broker_to_ask(const struct pull_run *run, int64_t last_phy_offset)
+{
+    const int is_slow = last_phy_offset && run->max_phy_offset - last_phy_offset > run->limits[0].memory_bytes;
+    return is_slow ? run->target.slow_broker_id : run->target.broker_id;
+}
+
 /* Add the header of an answer, with what precedes it; false with an error set. */
 static int add_answer_header(
     struct pull_run *run, unsigned type, const struct pull *pull, const int64_t offsets[3], int64_t broker_id,

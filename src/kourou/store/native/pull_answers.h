@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "pull_answer_head.h"
+#include "cold_answers.h"
 #include "pull_filter.h"
 #include "pull_notes.h"
 #include "pull_output.h"
@@ -29,21 +29,12 @@ static int room_of(
     return 1;
 }
 
-/* When the first record of an answer was stored. */
-static int64_t stored_ms(const struct window *window, struct span units)
-{
-    const char *record = window->at + (phy_offset_of(units, 0) - window->start);
-    if (GET(record, RECORD_SYS_FLAG) & BORN_V6)
-        record += HOST_V6_EXTRA_BYTES;
-    return (int64_t)GET(record, RECORD_STORE_TIMESTAMP);
-}
-
 /* Answer a pull with the records of its units, which are in those of the run from `units_at` on, as far as there is
    room: 1, 0 if it needs the slow path, -1 with an error set. The next pull begins at `next_offset`; if negative,
    behind the last of them. */
 static int add_answer(
-    struct pull_run *run, unsigned type, const struct pull *pull, const struct pulled_queue *queue, struct room room,
-    size_t units_at, int64_t next_offset)
+    struct pull_run *run, const struct frame *frame, const struct pull *pull, const struct pulled_queue *queue,
+    struct room room, size_t units_at, int64_t next_offset)
 {
     const struct span units = {run->units.at + units_at, (Py_ssize_t)(run->units.size - units_at)};
     const Py_ssize_t last = units.size / CQ_UNIT_BYTES - 1;
@@ -54,22 +45,22 @@ static int add_answer(
     const struct window *window = log_window(
         run, phy_offset_of(units, 0), phy_offset_of(units, last) + size_of(units, last),
         size_of(units, 0) * (int64_t)(last + 1));
+    if (window == NULL && run->reader != NULL && run->window_count < MAX_WINDOWS && !PyErr_Occurred())
+        return add_cold_answer(run, frame, pull, queue, room, units, next_offset);
     room.copied = size_of(units, 0) < LARGE_RECORD_BYTES ? INT64_MAX : MAX_LARGE_BYTES;
     Py_ssize_t count = window == NULL ? 0 : count_records(units, window, room, &total, &last_phy_offset);
     if (count == 0 || total > MAX_RECORD_BYTES)
         return PyErr_Occurred() ? -1 : 0;
-    const int is_slow = last_phy_offset && run->max_phy_offset - last_phy_offset > run->limits[0].memory_bytes;
     if (next_offset < 0)
         next_offset = pull->queue_offset + count;
     const int64_t offsets[] = {next_offset, queue->min_offset, queue->max_offset};
-    if (!add_answer_header(
-            run, type, pull, offsets, is_slow ? run->target.slow_broker_id : run->target.broker_id, total))
+    if (!add_answer_header(run, frame->type, pull, offsets, broker_to_ask(run, last_phy_offset), total))
         return -1;
     run->answers[run->count++] = (struct answer){
-        .fields = Py_NewRef(run->target.fields), .queue_id = pull->queue_id, .next_offset = next_offset,
-        .bytes = total, .stored_ms = stored_ms(window, units), .commit_offset = pull->commit_offset,
-        .commits = (pull->sys_flag & PULL_COMMITS_OFFSET) != 0, .units_at = units_at, .count = count,
-        .window = window, .header_end = run->headers.size};
+        .fields = Py_NewRef(run->target.fields),
+        .note = {pull->queue_id, count, total, next_offset, stored_ms_of(record_of(units.at, window).at)},
+        .commits = (pull->sys_flag & PULL_COMMITS_OFFSET) != 0, .commit_offset = pull->commit_offset,
+        .units_at = units_at, .count = count, .window = window, .header_end = run->headers.size};
     run->records_bytes += total;
     run->units.size = units_at + (size_t)count * CQ_UNIT_BYTES;
     return 1;
@@ -77,7 +68,8 @@ static int add_answer(
 
 /* The same with the units that a pull looks at. */
 static int answer_from(
-    struct pull_run *run, unsigned type, const struct pull *pull, const struct pulled_queue *queue, size_t units_at)
+    struct pull_run *run, const struct frame *frame, const struct pull *pull, const struct pulled_queue *queue,
+    size_t units_at)
 {
     struct room room;
     Py_ssize_t looked_at;
@@ -85,11 +77,11 @@ static int answer_from(
     if (!room_of(run, pull, units, &room))
         return 0;
     if (run->target.code_count < 0)
-        return add_answer(run, type, pull, queue, room, units_at, -1);
+        return add_answer(run, frame, pull, queue, room, units_at, -1);
     const Py_ssize_t count = keep_wanted(
         &run->target, run->units.at + units_at, units.size / CQ_UNIT_BYTES, &room, &looked_at);
     run->units.size = units_at + (size_t)count * CQ_UNIT_BYTES;
-    return count == 0 ? 0 : add_answer(run, type, pull, queue, room, units_at, pull->queue_offset + looked_at);
+    return count == 0 ? 0 : add_answer(run, frame, pull, queue, room, units_at, pull->queue_offset + looked_at);
 }
 
 /* One pull: 1 if it can be answered, 0 if it needs the slow path, -1 with an error set. */
@@ -111,7 +103,7 @@ static int answer_pull(struct pull_run *run, const struct frame *frame)
     if (run->target.code_count >= 0)
         wanted = run->max_filter_units;
     if (append_pulled_units(run, queue.queue, pull.queue_offset, wanted))
-        is_answered = answer_from(run, frame->type, &pull, &queue, units_at);
+        is_answered = answer_from(run, frame, &pull, &queue, units_at);
     if (is_answered <= 0)
         run->units.size = units_at;
     Py_DECREF(queue.queue);
@@ -123,6 +115,8 @@ static void clear_pulls(struct pull_run *run)
     drop_target(&run->target);
     for (int i = 0; i < run->count; i++)
         Py_DECREF(run->answers[i].fields);
+    for (int i = 0; i < run->handed_over; i++)
+        free_job(run->jobs[i]);
     for (int i = 0; i < run->window_count; i++)
         PyBuffer_Release(&run->views[i]);
     free(run->headers.at);
@@ -133,7 +127,7 @@ static void clear_pulls(struct pull_run *run)
 /* What all runs of a broker share, by its place in a tuple. */
 enum {
     SETUP_JSON, SETUP_BINARY, SETUP_NUMBERS, SETUP_TOPICS, SETUP_WINDOWS, SETUP_NOTED, SETUP_FIND_TARGET,
-    SETUP_FIND_WINDOW, SETUP_MAY_READ_OLD, SETUP_ITEMS
+    SETUP_FIND_WINDOW, SETUP_MAY_READ_OLD, SETUP_READER, SETUP_FIND_FILE, SETUP_ITEMS
 };
 
 /* Read the setup of a broker; false with an error set. */
@@ -158,6 +152,12 @@ static int read_setup(struct pull_run *run, PyObject *setup)
     run->find_target = items[SETUP_FIND_TARGET];
     run->find_window = items[SETUP_FIND_WINDOW];
     run->may_read_old = items[SETUP_MAY_READ_OLD];
+    run->find_file = items[SETUP_FIND_FILE];
+    if (items[SETUP_READER] != Py_None) {
+        if (!PyObject_TypeCheck(items[SETUP_READER], cold_reader_type))
+            PyErr_SetString(PyExc_TypeError, "pulls without a window are answered by a ColdReader, or None");
+        run->reader = (struct cold_reader *)items[SETUP_READER];
+    }
     return !PyErr_Occurred();
 }
 
@@ -167,14 +167,15 @@ static int answer_frames(struct pull_run *run, struct span *rest, int64_t max_fr
 {
     struct frame frame;
     int is_answered = 1;
-    while (is_answered > 0 && run->count < MAX_PULLS && output_bytes(run) < run->max_bytes && read_frame(*rest, &frame)
-           && frame.size <= max_frame_bytes && looks_like_pull(&frame) && (is_answered = answer_pull(run, &frame)) > 0)
+    while (is_answered > 0 && run->count + run->handed_over < MAX_PULLS && output_bytes(run) < run->max_bytes
+           && read_frame(*rest, &frame) && frame.size <= max_frame_bytes && looks_like_pull(&frame) && (is_answered = answer_pull(run, &frame)) > 0)
         *rest = (struct span){rest->at + frame.size, rest->size - frame.size};
     return is_answered >= 0;
 }
 
-/* Note the answers of a run, and put them: position, number of pulls, size of the answers, rest, commits. */
-static PyObject *finish_pulls(const struct pull_run *run, Py_ssize_t position, int fd)
+/* Note the answers of a run, put them, and hand over what the thread is to answer: position, number of answered
+   pulls, size of the answers, rest, commits. */
+static PyObject *finish_pulls(struct pull_run *run, Py_ssize_t position, int fd)
 {
     PyObject *commits = commits_of(run);
     PyObject *rest = commits == NULL || !add_notes(run) ? NULL : put_answers(run, fd);
@@ -182,7 +183,12 @@ static PyObject *finish_pulls(const struct pull_run *run, Py_ssize_t position, i
         Py_XDECREF(commits);
         return NULL;
     }
-    return Py_BuildValue("(niLNN)", position, run->count, (long long)output_bytes(run), rest, commits);
+    PyObject *result = Py_BuildValue("(niLNN)", position, run->count, (long long)output_bytes(run), rest, commits);
+    if (result != NULL) {
+        hand_over(run->reader, run->jobs, run->handed_over);
+        run->handed_over = 0;
+    }
+    return result;
 }
 
 PyDoc_STRVAR(answer_pulls_doc,
@@ -190,9 +196,9 @@ PyDoc_STRVAR(answer_pulls_doc,
 "\n"
 "Answers the pulls in `data` from `position` on, complete frames of at most `max_frame_bytes`, up to the first that\n"
 "needs the slow path, or until there are as many bytes as a run has. The answers are written to the socket `fd`, as\n"
-"far as it takes them; if that is negative, not at all. Returns the position behind the pulls, their number, the\n"
-"size of the answers, what is left to write of them or None, and (target, queue id, offset) of each that commits\n"
-"one, or None for none; None if the first pull needs the slow path.\n"
+"far as it takes them; if that is negative, not at all. Returns the position behind the pulls, the number of those\n"
+"that are answered now, the size of the answers, what is left to write of them or None, and (target, queue id, offset)\n"
+"of each that commits one, or None for none; None if the first pull needs the slow path.\n"
 "known: by key of a request, (target, guards); these hold as long as each owner, a dict or an object, has the same\n"
 "object at a key, or as an attribute: (owner, key, object). A target: group, topic, number of queues, flags of the\n"
 "topic, broker to ask next, the same for a slow consumer, codes of the wanted tags or None, and a bytearray that\n"
@@ -203,7 +209,9 @@ PyDoc_STRVAR(answer_pulls_doc,
 "A list that gets each target with its first row.\n"
 "find_target(connection, key, topic, group, queue_id, sys_flag, subscription, expression_type, sub_version): what is\n"
 "to be `known`, or None: it has to be decided. find_window(low, end, wanted_bytes): whether there is a window now.\n"
-"may_read_old(): whether the run may read old messages.");
+"may_read_old(): whether the run may read old messages. A ColdReader, which answers pulls that have no window, or\n"
+"None; and find_file(connection, low, end): (SharedSocket of the connection, descriptor of the file with that part of\n"
+"the log, its start and end, a token for the report), or None.");
 
 static PyObject *answer_pulls(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
@@ -230,7 +238,7 @@ static PyObject *answer_pulls(PyObject *module, PyObject *const *args, Py_ssize_
     struct span rest = {data.at + position, data.size - position};
     PyObject *result = NULL;
     if (!PyErr_Occurred() && read_setup(run, args[6]) && answer_frames(run, &rest, max_frame_bytes))
-        result = run->count ? finish_pulls(run, data.size - rest.size, fd) : Py_NewRef(Py_None);
+        result = run->count + run->handed_over ? finish_pulls(run, data.size - rest.size, fd) : Py_NewRef(Py_None);
     clear_pulls(run);
     return result;
 }

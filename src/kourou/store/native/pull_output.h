@@ -125,9 +125,9 @@ static PyObject *put_answers(const struct pull_run *run, int fd)
         sent = write_answers(run, fd);
         if (unlocked != NULL)
             PyEval_RestoreThread(unlocked);
-        if (sent == size)
-            return Py_NewRef(Py_None);
     }
+    if (sent == size)
+        return Py_NewRef(Py_None);
     PyObject *rest = joined_answers(run, sent);
     /* Nothing may follow half an answer. */
     if (rest == NULL && sent > 0)

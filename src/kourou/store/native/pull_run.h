@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include "cold_reader.h"
 #include "pull_head.h"
 #include "pull_key.h"
 #include "pulls.h"
@@ -25,8 +26,9 @@ struct pull_target {
 
 struct answer {
     PyObject *fields; /* of its target, held */
-    int64_t queue_id, next_offset, bytes, stored_ms, commit_offset;
-    int commits;       /* whether the pull commits that offset */
+    struct pull_note note;
+    int commits;       /* whether the pull commits the following offset */
+    int64_t commit_offset;
     size_t units_at;   /* the units of its records, in those of the run */
     Py_ssize_t count;  /* of its records */
     const struct window *window;
@@ -35,17 +37,20 @@ struct answer {
 
 struct pull_run {
     /* input */
-    PyObject *connection, *known, *topics, *windows_kept, *noted, *find_target, *find_window, *may_read_old;
+    PyObject *connection, *known, *topics, *windows_kept, *noted, *find_target, *find_window, *may_read_old,
+        *find_file;
+    struct cold_reader *reader; /* of what has no window; NULL: there is none */
     struct span templates[2];
     struct pull_limits limits[2]; /* Apache's, and those that are negotiated */
     int64_t max_filter_units, max_bytes, region_bytes, block_units, max_phy_offset, now_ms;
     struct pull_target target; /* of the last pull: usually that of the next one, too */
     int reads_old;             /* whether it may read old messages; -1: not asked yet */
-    int window_count, count;
+    int window_count, count, handed_over;
     /* output: headers, and the units of all answers */
     struct buf headers, units;
     int64_t records_bytes;
     struct answer answers[MAX_PULLS]; /* this and what follows: valid as far as the counts say */
+    struct cold_job *jobs[MAX_PULLS]; /* handed over at the end of the run */
     struct window windows[MAX_WINDOWS];
     Py_buffer views[MAX_WINDOWS];
 };

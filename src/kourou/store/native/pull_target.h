@@ -6,7 +6,7 @@
 #include "pull_run.h"
 
 /* The fields of a target, by their places (KnownPull). */
-enum { TARGET_TOPIC = 1, TARGET_NUMBERS = 2, TARGET_CODES = 6, TARGET_NOTES = 7 };
+enum { TARGET_TOPIC = 1, TARGET_NUMBERS = 2, TARGET_CODES = 6 };
 
 /* Whether a dict, or an object, has at a key, or as an attribute, the very object that it had: 1, 0, or -1 with an
    error set. None: the dict had nothing there. */

@@ -47,9 +47,10 @@ if TYPE_CHECKING:
     from kourou.store.queue.consume_queue import ConsumeQueue
     from kourou.store.queue.queue_files import QueueFiles
 
-_AHEAD_UNITS: Final = 1024
-"""Up to so many units are verified at once if their records lie close together."""
-_AHEAD_BYTES: Final = 16 * 1024 * 1024
+_AHEAD_UNITS: Final = 4096
+"""Up to so many units are verified at once if their records lie close together: what Python does for them
+holds up the loop."""
+_AHEAD_BYTES: Final = 32 * 1024 * 1024
 _READ_BYTES: Final = 4 * 1024 * 1024
 """Records of one check; a larger one is checked alone."""
 _READ_AHEAD_BYTES: Final = 4 * 1024 * 1024
