@@ -109,6 +109,8 @@ class ColdAnswers:
 
     async def stop(self) -> None:
         """End the thread."""
-        await asyncio.to_thread(self.reader.stop)
+        if self.reader.fileno() < 0:
+            return
         self._loop.remove_reader(self.reader.fileno())
+        await asyncio.to_thread(self.reader.stop)
         self.collect()

@@ -236,6 +236,13 @@ static PyObject *new_cold_reader(PyTypeObject *type, PyObject *args, PyObject *k
     return (PyObject *)reader;
 }
 
+static void close_end(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
 /* Have the thread end after the job that it does; others stay undone. */
 static void stop_thread(struct cold_reader *reader)
 {
@@ -250,6 +257,10 @@ static void stop_thread(struct cold_reader *reader)
         Py_END_ALLOW_THREADS
     }
     reader->is_running = 0;
+    for (int i = 0; i < 2; i++) {
+        close_end(&reader->to_thread[i]);
+        close_end(&reader->to_loop[i]);
+    }
 }
 
 /* A job that is done; when the thread has ended, also one that is not. */
@@ -267,12 +278,6 @@ static void free_cold_reader(PyObject *self)
     stop_thread(reader);
     while ((job = collected_job(reader)) != NULL)
         free_job(job);
-    for (int i = 0; i < 2; i++) {
-        if (reader->to_thread[i] >= 0)
-            close(reader->to_thread[i]);
-        if (reader->to_loop[i] >= 0)
-            close(reader->to_loop[i]);
-    }
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
 }
@@ -318,7 +323,8 @@ static PyObject *collect(PyObject *self, PyObject *args)
 PyDoc_STRVAR(stop_doc,
 "stop()\n"
 "\n"
-"End the thread; what is not done stays undone, and can be collected. Waits for a read that is under way.");
+"End the thread; what is not done stays undone, and can be collected. Waits for a read that is under way. Closes the\n"
+"descriptor.");
 
 static PyObject *stop(PyObject *self, PyObject *args)
 {
