@@ -142,8 +142,8 @@ MUTANTS = (
     ),
     Mutant(
         "src/kourou/transport/connection.py",
-        "-1 if transport.get_write_buffer_size() else self._fd",
-        "self._fd",
+        "if transport.get_write_buffer_size() or (",
+        "if (",
         PULL_OUTPUT,
     ),
     Mutant(KERNEL, "count < room.messages && count <", "count <", PULLS),

@@ -272,6 +272,11 @@ class MessageStore:
     # -- putting ---------------------------------------------------------------------------------
 
     @property
+    def cycle_ms(self) -> int:
+        """The store timestamp of the commit cycle."""
+        return self.appender.cycle_ms
+
+    @property
     def pending_bytes(self) -> int:
         """Bytes put and not written yet: the bound of a commit cycle."""
         return self.appender.pending_bytes

@@ -164,6 +164,49 @@ def test_a_connection_that_closes_is_not_written_to(twins: Twins) -> None:
     twins.run(checked(twins.brokers[0]))
 
 
+class _Turns:
+    """The turns of a thread that writes, too."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.is_writing = True
+        self.calls: list[str] = []
+
+    def claim(self) -> bool:
+        self.calls.append("claim")
+        return not self.is_writing
+
+    def claim_rest(self) -> None:
+        self.calls.append("claim_rest")
+
+    def release(self) -> None:
+        self.calls.append("release")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+def test_nothing_is_written_into_the_answer_of_a_thread(twins: Twins) -> None:
+    async def checked(broker: FedBroker) -> None:
+        async with connected(broker) as (connection, peer):
+            fd = connection.writable_fd()
+            turns = connection.share_writes(_Turns)
+            assert isinstance(turns, _Turns) and turns.fd == fd
+            assert connection.writable_fd() == -1
+            connection.send_at_end(b"waits")
+            broker.services.cycles.close()
+            with pytest.raises(BlockingIOError):
+                peer.recv(5, socket.MSG_DONTWAIT)
+            turns.is_writing = False
+            assert await received_all(peer, 5) == b"waits"
+            # The loop has the turn while it writes.
+            turns.calls.clear()
+            assert connection.writable_fd() == fd
+            assert turns.calls == ["claim"]
+
+    twins.run(checked(twins.brokers[0]))
+
+
 def test_bytes_that_the_transport_holds_are_not_overtaken(twins: Twins) -> None:
     """Although they are so few that the peer counts as one that reads."""
     expected = twins.feed(FEW)

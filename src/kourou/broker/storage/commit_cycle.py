@@ -145,7 +145,7 @@ class CommitCycle:
         """End a commit cycle that is one run of sends, for which nothing waits: `end` in fewer steps."""
         _, messages, records, hashed_keys, answers, grown, _ = run
         store = self._store
-        cycle_ms = store.appender.cycle_ms
+        cycle_ms = store.cycle_ms
         try:
             end_phy_offset = store.write_run(messages, records, hashed_keys, grown)
         except PutFailedError as failed:
