@@ -51,6 +51,7 @@ CHECKSUMS = (f"{_KERNEL_TESTS}/test_checksum.py",)
 PULLS = (f"{_KERNEL_TESTS}/test_answer_pulls.py",)
 KEPT_PULLS = (f"{_KERNEL_TESTS}/test_kept_pulls.py",)
 PULL_OUTPUT = (f"{_KERNEL_TESTS}/test_pull_output.py",)
+COLD = (f"{_KERNEL_TESTS}/test_cold_reader.py",)
 FITS = (f"{_KERNEL_TESTS}/test_units_fit.py",)
 SHARES = ("tests/unit/broker/pull/test_cold_read_share.py",)
 SLOTS = (f"{_KERNEL_TESTS}/test_link_entries.py",)
@@ -146,6 +147,20 @@ MUTANTS = (
         "if (",
         PULL_OUTPUT,
     ),
+    Mutant(KERNEL, "run->is_shared ? -1 : fd", "fd", COLD),
+    Mutant(
+        "src/kourou/transport/connection.py",
+        "if not self._out and self._transport",
+        "if self._transport",
+        COLD,
+    ),
+    Mutant(
+        "src/kourou/broker/pull/cold_answers.py",
+        "(connection, _without_commit(frame))",
+        "(connection, frame)",
+        COLD,
+    ),
+    Mutant(FAST_PULLS, "self._hands_over or (self._lacks_time and state.reads_old)", "state.reads_old", COLD),
     Mutant(KERNEL, "count < room.messages && count <", "count <", PULLS),
     Mutant(KERNEL, "(count == 0 || count < room->messages)", "1", PULLS),
     Mutant(KERNEL, "if (count && total + size > room->bytes)", "if (0)", PULLS),

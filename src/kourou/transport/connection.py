@@ -453,7 +453,7 @@ class Connection(asyncio.Protocol):
             self.flush()
 
     def send_at_end(self, data: Buffer) -> None:
-        """Like `send` while the cycle ends: what is not behind other bytes need not be collected."""
+        """Like `send` while the cycle ends: what is not behind other bytes goes to the transport at once."""
         transport = self._transport
         if self._out or self._write_paused or self._shared is not None or transport is None:
             self.send(data)
@@ -527,13 +527,14 @@ class Connection(asyncio.Protocol):
 
     def share_writes(self, new_shared: Callable[[int], SharedWrites]) -> SharedWrites:
         """Let a thread write, too, through what `new_shared` makes of the socket's descriptor; -1: only the
-        loop can. It may write as long as nothing of ours is unsent."""
+        loop can. It may write as long as nothing of ours is unsent, be it collected or with the transport."""
         shared = self._shared
         if shared is None:
             shared = self._shared = new_shared(self._fd)
             if self.closed:
                 shared.close()
-        if self._transport is not None and not self._transport.get_write_buffer_size():
+        # What is collected may be the rest of an answer.
+        if not self._out and self._transport is not None and not self._transport.get_write_buffer_size():
             shared.release()
         return shared
 

@@ -102,7 +102,7 @@ def assert_same_records(twins: Twins) -> None:
     """Offsets and statistics are the same."""
     first, second = (broker.services for broker in twins.brokers)
     assert first.offsets.offset_table == second.offsets.offset_table
-    assert first.offsets._pull_offsets == second.offsets._pull_offsets
+    assert first.offsets._given == second.offsets._given
     assert first.stats.rates.get_nums == second.stats.rates.get_nums
     assert first.stats.rates.get_found == second.stats.rates.get_found
     gets = [
@@ -575,7 +575,8 @@ def test_messages_in_several_files_are_answered(kernel: ModuleType, tmp_path: Pa
             answers = [sorted(twins.run(pulled_later(broker, asked))) for broker in twins.brokers]
             assert answers[0] == answers[1]
             twins.run(_all_answered(twins.brokers[0]))
-            twins.feed(pulls({**fields, "queueOffset": "59"}))
+            # The last of each tag: what was answered last before that differs.
+            twins.feed(pulls({**fields, "queueOffset": "58"}))
         assert_same_records(twins)
         runner.run(stack.aclose())
 

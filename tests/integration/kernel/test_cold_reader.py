@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -206,6 +207,73 @@ def test_records_that_are_damaged_are_left_to_python(run: Callable[[Test], None]
             answers = await received(peer, 1)
         assert reports == [0]
         assert len(answers) == 1
+
+    run(test)
+
+
+@pytest.mark.parametrize("way", ["one read", "no sends", "later"])
+def test_an_answer_of_the_thread_does_not_go_into_one_of_the_loop(
+    run: Callable[[Test], None], monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """The peer takes a part of the answer with new messages; the other pull is of an old one."""
+
+    async def test(bench: Bench) -> None:
+        bench.log._window = 45_000
+        bench.pulls._turns._credit_s = 1.0
+        new = pulls({"queueOffset": "30", "maxMsgNums": "10"}, opaque=1)
+        old = pulls({"queueOffset": "2", "maxMsgNums": "1"}, opaque=2)
+        async with bench.connected(buffer_bytes=4_096) as (connection, peer):
+            if way == "one read":
+                connection.data_received(new + old)
+            elif way == "no sends":
+                connection.data_received(new)
+                monkeypatch.setattr(bench.pulls._cold_reads, "is_sending", lambda: False)
+                monkeypatch.setattr(bench.log, "region_at", lambda *_: None)  # not in the page cache
+                connection.data_received(old)
+            else:
+                connection.data_received(new)
+                connection.state.reads_later += 1
+                bench.pulls._collect_later(connection, old)
+            time.sleep(0.02)  # noqa: ASYNC251 (the thread is done before the loop goes on)
+            answers = await received(peer, 2)
+        assert sorted(answers) == bench.expected([new, old])
+
+    run(test)
+
+
+def test_a_pull_that_the_thread_does_not_answer_commits_once(run: Callable[[Test], None]) -> None:
+    """What the client has committed since is not moved back."""
+
+    async def test(bench: Bench) -> None:
+        log_file = bench.log.log_files[0]
+        head = log_file.file.pread(8, 0)
+        log_file.file.pwrite(head[:4] + b"\0\0\0\0", 0)  # the magic of the first record
+        offsets = bench.broker.services.offsets
+        async with bench.connected() as (connection, peer):
+            bench.pulls._turns._credit_s = 1.0
+            fields = {"queueOffset": "0", "maxMsgNums": "1", "commitOffset": "5", "sysFlag": "5"}
+            connection.data_received(pulls(fields))
+            ((key, queues),) = offsets.offset_table.items()
+            assert list(queues.values()) == [5]
+            topic, group = key.split("@")
+            offsets.commit(group, topic, next(iter(queues)), 20, "the test")
+            await received(peer, 1)
+        assert list(queues.values()) == [20]
+
+    run(test)
+
+
+def test_a_consumer_that_has_caught_up_does_not_wait_for_turns(run: Callable[[Test], None]) -> None:
+    async def test(bench: Bench) -> None:
+        async with bench.connected() as (connection, peer):
+            bench.pulls._turns._credit_s = 1.0
+            connection.data_received(old_pulls(1)[0])
+            await received(peer, 1)
+            assert connection.state.reads_old
+            end = {"queueOffset": str(MESSAGES), "suspendTimeoutMillis": "20", "sysFlag": "6"}
+            connection.data_received(pulls(end))
+            await received(peer, 1)
+            assert not connection.state.reads_old
 
     run(test)
 

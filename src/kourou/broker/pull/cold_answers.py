@@ -7,7 +7,7 @@ loop's time. Where there is but one core, reads give way by turns instead (cold_
 A decision holds for the moment. An answer that is sent within `_DECIDED_MS` is taken for one of that moment;
 for any other the loop looks again, and sends it if the group may still pull. What cannot be read that way
 is handled as all requests are, which reports what is wrong with it. Offsets and statistics are recorded when
-answers have left, except for what a pull commits, which is recorded when it comes.
+answers have left, except for what a pull commits, which is recorded when it is handed over, and then only.
 Not here: which pulls are answered (fast_pull_path.py), and when (hand_over_turns.py); the thread
 (store/native/cold_reader.h).
 """
@@ -19,6 +19,10 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
+from kourou.protocol.codes import PullSysFlag
+from kourou.protocol.command import command_of
+from kourou.protocol.frame import FrameDecoder
+from kourou.protocol.request_head import decode_request_head
 from kourou.store.kernel import ColdOutcome, Kernel
 
 if TYPE_CHECKING:
@@ -78,8 +82,6 @@ class ColdAnswers:
     def collect(self) -> None:
         """Finish what the thread has done so far."""
         sent, decided_ns, others = self.reader.collect(self._notes.noted, self._now_ms())
-        if sent:
-            self._notes.answered(sent, self._loop.time() - decided_ns / _NS_PER_S)
         for report in others:
             connection: Connection = report[1]
             try:
@@ -87,6 +89,8 @@ class ColdAnswers:
             except Exception:
                 _log.exception("an answer with old messages failed")
                 connection.abort("an answer with old messages failed")
+        if sent:
+            self._notes.answered(sent, self._loop.time() - decided_ns / _NS_PER_S)
 
     def _finish(self, connection: Connection, report: ColdReport) -> None:
         outcome, _, frame, rest, target, queue_id, row = report
@@ -95,7 +99,7 @@ class ColdAnswers:
         elif connection.closed:
             return
         elif outcome == ColdOutcome.UNREAD or not self._targets.still_holds(target, queue_id):
-            self._handle_singly(connection, frame)
+            self._handle_singly(connection, _without_commit(frame))
             return
         else:
             connection.send(rest)
@@ -114,3 +118,13 @@ class ColdAnswers:
         self._loop.remove_reader(self.reader.fileno())
         await asyncio.to_thread(self.reader.stop)
         self.collect()
+
+
+def _without_commit(frame: bytes) -> bytes:
+    """The frame of a pull whose offset was recorded when it was handed over: it commits none."""
+    ((serialize_type, header, body),) = FrameDecoder().feed(frame)
+    command = command_of(serialize_type, decode_request_head(serialize_type, header), body)
+    assert command.ext_fields is not None, "a pull has fields"
+    sys_flag = int(command.ext_fields["sysFlag"]) & ~PullSysFlag.COMMIT_OFFSET.value
+    command.ext_fields["sysFlag"] = str(sys_flag)
+    return command.encode()

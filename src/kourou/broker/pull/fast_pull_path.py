@@ -10,7 +10,7 @@ Answers leave at once, in the order of the pulls: the kernel writes them to the 
 unless something else waits to be written there. What the socket does not take, and answers to peers with TLS,
 are written when the cycle ends.
 Old messages are left to a thread while messages are put, and where they are not in memory (cold_answers.py);
-its answers leave in the order of the pulls among themselves.
+answers of one connection may leave in another order than its pulls came, then.
 What is known is kept across reads: targets with each connection, windows of the log for a moment. Offsets
 that pulls commit are recorded at once, all else later (pull_notes.py).
 """
@@ -285,6 +285,8 @@ class FastPullPath:
             self._status.fail("a pull")
             return position
         if answered is None:
+            # At the end of a queue nothing is old; a pull that waits for its turn says nothing about it.
+            state.reads_old = self._hands_over or (self._lacks_time and state.reads_old)
             return position
         end, pulls, size_bytes, rest, commits = answered
         state.reads_old = self._hands_over

@@ -3,7 +3,8 @@
 The compiled kernel notes each answered pull in a row (PULL_NOTE) of its target. Counting one pull by itself
 would take longer than answering it. Rows are counted together once enough are waiting, and before anything is
 read that depends on them: statistics (`BrokerStatsManager.settle`), metrics, and how far groups have been
-given messages (`ConsumerOffsetManager.settle_pulls`). So figures are exact.
+given messages (`ConsumerOffsetManager.settle_pulls`). So figures are exact, but for answers of the thread for
+old messages (cold_answers.py), which are noted some milliseconds after they were sent.
 Not here: offsets that pulls commit, which are recorded at once (fast_pull_path.py).
 """
 

@@ -138,12 +138,8 @@ class PullTarget:
                 (group.subscriptions, header.topic, subscription),
             )
 
-    def is_allowed(self, header: PullMessageRequestHeader) -> bool:
-        """Whether nothing has changed by which the group may pull; the queue is looked at too."""
-        return self.allows(header.queue_id)
-
     def allows(self, queue_id: int) -> bool:
-        """The same for a queue of the topic."""
+        """Whether nothing has changed by which the group may pull; the queue is looked at too."""
         return holds(self._permissions) and 0 <= queue_id < self.topic_config.read_queue_nums
 
     def is_wanted(self, connection: Connection, header: PullMessageRequestHeader) -> bool:
@@ -205,7 +201,7 @@ class PullTargets:
     def known(self, connection: Connection, header: PullMessageRequestHeader) -> PullTarget | None:
         """The same where it was decided before, and nothing has changed since; None: it is to be decided."""
         target = self._known.get((header.topic, header.consumer_group))
-        if target is not None and target.is_allowed(header) and target.is_wanted(connection, header):
+        if target is not None and target.allows(header.queue_id) and target.is_wanted(connection, header):
             return target
         return None
 
@@ -217,7 +213,7 @@ class PullTargets:
 
     def renew(self, request: Request, header: PullMessageRequestHeader, target: PullTarget) -> PullTarget:
         """The target of a pull that has waited: its permissions are checked again, its filter stays."""
-        if target.is_allowed(header):
+        if target.allows(header.queue_id):
             return target
         admission = self.admission
         admission.check_parked(request, target.ruling)

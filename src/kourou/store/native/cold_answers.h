@@ -108,6 +108,7 @@ static int add_cold_answer(
     const int is_found = find_place(run, phy_offset_of(units, 0), end, &place);
     if (is_found <= 0)
         return is_found;
+    run->is_shared = 1;
     const struct window part = {NULL, place.log.start, place.log.start, place.log.end};
     int64_t total, last_phy_offset;
     room.copied = INT64_MAX;

@@ -2,8 +2,8 @@
 
    The loop hands jobs over and collects them when they are done, both through rings without locks: a thread that does
    not run, on a machine with few cores, cannot hold up the loop. A byte in a pipe wakes the thread, and another one
-   the loop, but only where it waits. Jobs are done one after the other, so answers to one connection leave in the
-   order of its pulls. */
+   the loop, but only where it waits. Jobs are done one after the other, in the order in which they were handed
+   over; an answer that is left to the loop may be overtaken. */
 
 #pragma once
 
@@ -15,7 +15,7 @@
 #include <sys/resource.h>
 
 enum { MAX_JOBS = 1024, STACK_BYTES = 256 * 1024 };
-/* Where nothing is left to send, the loop hears of a job when so many are done, or after a pause: to record what was
+/* Where nothing is left to send, the loop is notified when so many are done, or after a pause: to record what was
    sent can wait, and costs less together. */
 enum { COLLECTED_TOGETHER = 64, PAUSE_MS = 5 };
 
@@ -78,7 +78,7 @@ static void read_byte(int fd)
         ;
 }
 
-static void tell_loop(struct cold_reader *reader)
+static void notify_loop(struct cold_reader *reader)
 {
     if (!atomic_exchange(&reader->is_ready, 1))
         write_byte(reader->to_loop[1]);
@@ -94,9 +94,9 @@ static int wait_byte(int fd, int timeout_ms)
     return found != 0;
 }
 
-/* The next job, as soon as there is one; NULL: there are none any more. `untold`: how many the loop has not heard
-   of. */
-static struct cold_job *next_job(struct cold_reader *reader, int *untold)
+/* The next job, as soon as there is one; NULL: there are none any more. `unreported`: how many the loop was not
+   notified of. */
+static struct cold_job *next_job(struct cold_reader *reader, int *unreported)
 {
     struct cold_job *job;
     while ((job = pop_job(&reader->asked)) == NULL) {
@@ -104,10 +104,10 @@ static struct cold_job *next_job(struct cold_reader *reader, int *untold)
             return NULL;
         atomic_store(&reader->is_asleep, 1);
         const int may_sleep = is_ring_empty(&reader->asked) && !atomic_load(&reader->is_stopping);
-        /* Who sets it back writes the byte. */
-        if (may_sleep && *untold && !wait_byte(reader->to_thread[0], PAUSE_MS)) {
-            tell_loop(reader);
-            *untold = 0;
+        /* The one that resets it writes the byte. */
+        if (may_sleep && *unreported && !wait_byte(reader->to_thread[0], PAUSE_MS)) {
+            notify_loop(reader);
+            *unreported = 0;
         }
         if (may_sleep || !atomic_exchange(&reader->is_asleep, 0))
             read_byte(reader->to_thread[0]);
@@ -120,21 +120,21 @@ static void *serve_jobs(void *context)
     struct cold_reader *reader = context;
     struct worker worker = {NULL, 0, {{0, 0}}};
     struct cold_job *job;
-    int untold = 0;
+    int unreported = 0;
 #ifdef __linux__
     /* Of this thread: where cores are short, the loop goes first. */
     (void)setpriority(PRIO_PROCESS, 0, reader->niceness);
 #endif
-    while ((job = next_job(reader, &untold)) != NULL) {
+    while ((job = next_job(reader, &unreported)) != NULL) {
         if (!atomic_load(&reader->is_stopping))
             do_job(&worker, job, reader->max_age_ns);
         if (job->outcome == SENT)
             end_job(job);
         const int is_for_loop = job->outcome != SENT;
         push_job(&reader->done, job);
-        if (is_for_loop || ++untold >= COLLECTED_TOGETHER) {
-            tell_loop(reader);
-            untold = 0;
+        if (is_for_loop || ++unreported >= COLLECTED_TOGETHER) {
+            notify_loop(reader);
+            unreported = 0;
         }
     }
     free(worker.answer);
@@ -301,10 +301,10 @@ static PyObject *collect(PyObject *self, PyObject *args)
         || (reports.others = PyList_New(0)) == NULL)
         return NULL;
     reports.now_ms = now_ms;
-    /* First, so that a job that is done from here on tells the loop again. */
-    if (atomic_exchange(&reader->is_ready, 0))
-        while (read(reader->to_loop[0], bytes, sizeof bytes) == (ssize_t)sizeof bytes)
-            ;
+    /* The bytes first, then the mark: a job that is done from here on notifies the loop again. */
+    while (read(reader->to_loop[0], bytes, sizeof bytes) == (ssize_t)sizeof bytes)
+        ;
+    atomic_store(&reader->is_ready, 0);
     int is_reported = 1;
     while (is_reported && (job = collected_job(reader)) != NULL) {
         is_reported = job->outcome == SENT ? add_sent(&reports, job) : add_other(&reports, job);

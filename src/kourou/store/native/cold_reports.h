@@ -1,4 +1,4 @@
-/* What the event loop hears of the jobs that a thread has done. */
+/* What is reported to the event loop of the jobs that a thread has done. */
 
 #pragma once
 

@@ -168,8 +168,11 @@ static int answer_frames(struct pull_run *run, struct span *rest, int64_t max_fr
     struct frame frame;
     int is_answered = 1;
     while (is_answered > 0 && run->count + run->handed_over < MAX_PULLS && output_bytes(run) < run->max_bytes
-           && read_frame(*rest, &frame) && frame.size <= max_frame_bytes && looks_like_pull(&frame) && (is_answered = answer_pull(run, &frame)) > 0)
-        *rest = (struct span){rest->at + frame.size, rest->size - frame.size};
+           && read_frame(*rest, &frame) && frame.size <= max_frame_bytes && looks_like_pull(&frame)) {
+        is_answered = answer_pull(run, &frame);
+        if (is_answered > 0)
+            *rest = (struct span){rest->at + frame.size, rest->size - frame.size};
+    }
     return is_answered >= 0;
 }
 
@@ -178,7 +181,7 @@ static int answer_frames(struct pull_run *run, struct span *rest, int64_t max_fr
 static PyObject *finish_pulls(struct pull_run *run, Py_ssize_t position, int fd)
 {
     PyObject *commits = commits_of(run);
-    PyObject *rest = commits == NULL || !add_notes(run) ? NULL : put_answers(run, fd);
+    PyObject *rest = commits == NULL || !add_notes(run) ? NULL : put_answers(run, run->is_shared ? -1 : fd);
     if (rest == NULL) {
         Py_XDECREF(commits);
         return NULL;

@@ -8,12 +8,12 @@ enum { BLANK_UNIT_SIZE = INT32_MAX };
 
 static int64_t phy_offset_of(struct span units, Py_ssize_t index)
 {
-    return (int64_t)GET(units.at + index * CQ_UNIT_BYTES, CQ_UNIT_PHY_OFFSET);
+    return unit_phy_offset(units.at + index * CQ_UNIT_BYTES);
 }
 
-static int32_t size_of(struct span units, Py_ssize_t index)
+static int64_t size_of(struct span units, Py_ssize_t index)
 {
-    return (int32_t)GET(units.at + index * CQ_UNIT_BYTES, CQ_UNIT_SIZE);
+    return unit_size(units.at + index * CQ_UNIT_BYTES);
 }
 
 static int is_wanted(const struct pull_target *target, int64_t tags_code)

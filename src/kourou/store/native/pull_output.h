@@ -8,10 +8,6 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#ifndef MSG_NOSIGNAL
-#define MSG_NOSIGNAL 0 /* Python ignores the signal */
-#endif
-
 /* More bytes than that are copied with the interpreter lock released. As many pieces as any system takes at once. */
 enum { UNLOCKED_BYTES = 256 * 1024, MAX_PIECES = 1024 };
 

@@ -46,6 +46,7 @@ struct pull_run {
     struct pull_target target; /* of the last pull: usually that of the next one, too */
     int reads_old;             /* whether it may read old messages; -1: not asked yet */
     int window_count, count, handed_over;
+    int is_shared; /* a thread may write to the socket from here on: the loop does not write to it directly */
     /* output: headers, and the units of all answers */
     struct buf headers, units;
     int64_t records_bytes;

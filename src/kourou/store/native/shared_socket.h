@@ -8,7 +8,7 @@
    THREAD   a thread is writing, for some microseconds
    REST     a thread has written a part of an answer: the loop writes the rest of it before anything else
    CLOSING  closed by the loop while a thread was writing, which closes the descriptor
-   CLOSED   no one writes through this any more
+   CLOSED   nothing is written through this any more
 
    The descriptor is a duplicate, so that its number stays that of the same socket. It has to be closed with the
    connection, since a peer sees the end only when no descriptor is left. No locks: a thread that does not run cannot
