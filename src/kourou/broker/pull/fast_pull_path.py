@@ -145,19 +145,10 @@ class FastPullPath:
             return self._collect(connection, data, position)
         if not self._turns.is_free:
             end = self._pulls_end(data, position, connection.max_frame_bytes)
-            if self._hand_over_later(connection, state, data[position:end]):
+            if _wait(self._turns.later, self._collect_later, connection, data[position:end]):
                 return end
         self._finish_sends(connection)
         return self._collect_in_turn(connection, data, position)
-
-    def _hand_over_later(self, connection: Connection, state: ConnectionState, frames: bytes) -> bool:
-        """Let pulls wait that are probably handed over to the thread; False if too many wait."""
-        if state.reads_later >= _MAX_LATER or not self._turns.later(
-            partial(self._collect_later, connection, frames)
-        ):
-            return False
-        state.reads_later += 1
-        return True
 
     def _collect_later(self, connection: Connection, frames: bytes) -> None:
         """There is time now. The pulls are decided now, too."""
@@ -202,7 +193,9 @@ class FastPullPath:
                 break
             length = int.from_bytes(data[position : position + _LENGTH_BYTES], "big")
             frame_end = position + _LENGTH_BYTES + length
-            if self._lacks_time and self._read_later(connection, data[position:frame_end]):
+            if self._lacks_time and _wait(
+                self._cold_reads.read_later, self._answer_later, connection, data[position:frame_end]
+            ):
                 position = frame_end
                 continue
             if frame_end == end or not singles_left or not self._is_open:
@@ -211,16 +204,6 @@ class FastPullPath:
             _handle_singly(connection, data[position:frame_end])
             position = frame_end
         return position
-
-    def _read_later(self, connection: Connection, frame: bytes) -> bool:
-        """Answer a pull of old messages when there is time for it; False if it has to wait elsewhere."""
-        state: ConnectionState = connection.state
-        if state.reads_later >= _MAX_LATER or not self._cold_reads.read_later(
-            partial(self._answer_later, connection, frame)
-        ):
-            return False
-        state.reads_later += 1
-        return True
 
     def _answer_later(self, connection: Connection, frame: bytes) -> None:
         """There is time now. The pull is decided anew, since what it may read can have changed."""
@@ -436,6 +419,21 @@ class FastPullPath:
             None if self._cold_answers is None else self._cold_answers.reader,
             self._find_file,
         )
+
+
+def _wait(
+    later: Callable[[Callable[[], None]], bool],
+    handle: Callable[[Connection, bytes], None],
+    connection: Connection,
+    frames: bytes,
+) -> bool:
+    """Have pulls of old messages handled when `later` has time for them; False if too many wait there, or of
+    the connection."""
+    state: ConnectionState = connection.state
+    if state.reads_later >= _MAX_LATER or not later(partial(handle, connection, frames)):
+        return False
+    state.reads_later += 1
+    return True
 
 
 def _handle_singly(connection: Connection, frame: bytes) -> None:
