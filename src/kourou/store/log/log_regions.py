@@ -20,8 +20,11 @@ _SMALL_BYTES: Final = 256 * 1024
 _BELIEVED_S: Final = 1.0
 _MAX_REGIONS: Final = 512
 """2 GiB."""
-_MAX_MAPS: Final = 4
-"""Maximum number of old files that are mapped for reads. A map takes memory for its tables."""
+_MAX_MAPPED_BYTES: Final = 4 * 1024 * 1024 * 1024
+"""Of old files that are mapped for reads. A map takes memory for its tables, two thousandths of what is read;
+without it each read of a page is a fault."""
+_MAX_MAPS: Final = 64
+"""Of them, however small."""
 
 
 class LogWindow(NamedTuple):
@@ -37,12 +40,14 @@ class LogWindow(NamedTuple):
 class LogRegions:
     """The regions that were found in memory within the last second."""
 
-    __slots__ = ("_clock", "_found", "_mapped")
+    __slots__ = ("_clock", "_found", "_mapped", "_mapped_bytes")
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._found: dict[int, tuple[LogWindow, float]] = {}
+        # In the order of their last use.
         self._mapped: dict[LogFile, None] = {}
+        self._mapped_bytes = 0
 
     def at(self, log_file: LogFile, phy_offset: int, end_phy_offset: int) -> LogWindow | None:
         """What lies in memory around this byte of `log_file`, up to `end_phy_offset`; None when it has
@@ -74,15 +79,22 @@ class LogRegions:
         self._found[low] = window, self._clock() + _BELIEVED_S
         if len(self._found) > _MAX_REGIONS:
             del self._found[next(iter(self._found))]
-        self._mapped.pop(log_file, None)
+        if log_file in self._mapped:
+            del self._mapped[log_file]
+        else:
+            self._mapped_bytes += log_file.size_bytes
         self._mapped[log_file] = None
-        if len(self._mapped) > _MAX_MAPS:
+        while len(self._mapped) > 1 and (
+            self._mapped_bytes > _MAX_MAPPED_BYTES or len(self._mapped) > _MAX_MAPS
+        ):
             self.forget(next(iter(self._mapped)))
         return window
 
     def forget(self, log_file: LogFile) -> None:
         """Let go of a file and its map: one that is gone frees its blocks only then."""
-        self._mapped.pop(log_file, None)
+        if log_file in self._mapped:
+            del self._mapped[log_file]
+            self._mapped_bytes -= log_file.size_bytes
         first, end = log_file.start_phy_offset, log_file.end_phy_offset
         for low in [low for low in self._found if first <= low < end]:
             del self._found[low]

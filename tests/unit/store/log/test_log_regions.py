@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kourou.store.disk.files import Files
+from kourou.store.log import log_regions
 from kourou.store.log.log_file import LogFile
 from kourou.store.log.log_regions import REGION_BYTES, LogRegions
 
@@ -102,11 +103,30 @@ def test_nothing_is_shown_behind_the_end_of_the_log(files: list[FileDouble]) -> 
     assert later is not None and later.end == FILE_BYTES + 900
 
 
-def test_few_old_files_stay_mapped(files: list[FileDouble]) -> None:
+@pytest.mark.parametrize(
+    ("limit", "value", "kept"),
+    [("_MAX_MAPPED_BYTES", 4 * FILE_BYTES, 4), ("_MAX_MAPS", 3, 3), ("_MAX_MAPPED_BYTES", FILE_BYTES - 1, 1)],
+)
+def test_few_old_files_stay_mapped(
+    files: list[FileDouble], monkeypatch: pytest.MonkeyPatch, limit: str, value: int, kept: int
+) -> None:
+    monkeypatch.setattr(log_regions, limit, value)
     regions = LogRegions(Clock())
-    for file in files:
+    for file in (*files[:4], *files):
         assert regions.at(file, file.start_phy_offset, 6 * FILE_BYTES) is not None
-    assert [file._map is not None for file in files] == [False, False, True, True, True, True]
+    assert [file._map is not None for file in files] == [n >= 6 - kept for n in range(6)]
+
+
+def test_a_file_that_is_forgotten_leaves_room(
+    files: list[FileDouble], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_regions, "_MAX_MAPPED_BYTES", 2 * FILE_BYTES)
+    regions = LogRegions(Clock())
+    for file in (files[0], files[1]):
+        assert regions.at(file, file.start_phy_offset, 6 * FILE_BYTES) is not None
+    regions.forget(files[1])
+    assert regions.at(files[2], files[2].start_phy_offset, 6 * FILE_BYTES) is not None
+    assert [file._map is not None for file in files[:3]] == [True, False, True]
 
 
 def test_what_is_forgotten_is_asked_for_again(files: list[FileDouble]) -> None:
