@@ -27,6 +27,7 @@ KERNEL = "src/kourou/store/native/*.h"
 CYCLE = "src/kourou/broker/storage/commit_cycle.py"
 APPENDER = "src/kourou/store/log/log_appender.py"
 READER = "src/kourou/store/read/get_message.py"
+CONSUME_QUEUE = "src/kourou/store/queue/consume_queue.py"
 FAST_PULLS = "src/kourou/broker/pull/fast_pull_path.py"
 LARGE_READS = "src/kourou/transport/large_reads.py"
 FAST_PATH = "src/kourou/broker/send/fast_send_path.py"
@@ -52,6 +53,7 @@ PULLS = (f"{_KERNEL_TESTS}/test_answer_pulls.py",)
 KEPT_PULLS = (f"{_KERNEL_TESTS}/test_kept_pulls.py",)
 PULL_OUTPUT = (f"{_KERNEL_TESTS}/test_pull_output.py",)
 COLD = (f"{_KERNEL_TESTS}/test_cold_reader.py",)
+DOUBT = (f"{_KERNEL_TESTS}/test_cold_doubt.py",)
 FITS = (f"{_KERNEL_TESTS}/test_units_fit.py",)
 SHARES = ("tests/unit/broker/pull/test_cold_read_share.py",)
 SLOTS = (f"{_KERNEL_TESTS}/test_link_entries.py",)
@@ -148,6 +150,12 @@ MUTANTS = (
         PULL_OUTPUT,
     ),
     Mutant(KERNEL, "run->is_shared ? -1 : fd", "fd", COLD),
+    Mutant(KERNEL, "if (job->doubt.unverified != NULL)", "if (0)", DOUBT),
+    Mutant(KERNEL, "is_doubted |= left[chunk]", "is_doubted |= 0 & left[chunk]", DOUBT),
+    Mutant(KERNEL, "at <= first_left && first_left < next", "first_left < next", DOUBT),
+    Mutant(KERNEL, "run->target.code_count < 0 && can_fold", "can_fold", DOUBT),
+    Mutant(KERNEL, "|| low < run->cold.old_end", "|| 1", COLD),
+    Mutant(CONSUME_QUEUE, "            self.doubted = {}\n        return True", "        return True", DOUBT),
     Mutant(
         "src/kourou/transport/connection.py",
         "if not self._out and self._transport",
@@ -160,7 +168,9 @@ MUTANTS = (
         "(connection, frame)",
         COLD,
     ),
-    Mutant(FAST_PULLS, "self._hands_over or (self._lacks_time and state.reads_old)", "state.reads_old", COLD),
+    Mutant(
+        FAST_PULLS, "places.hands_over or (places.lacks_time and state.reads_old)", "state.reads_old", COLD
+    ),
     Mutant(KERNEL, "count < room.messages && count <", "count <", PULLS),
     Mutant(KERNEL, "(count == 0 || count < room->messages)", "1", PULLS),
     Mutant(KERNEL, "if (count && total + size > room->bytes)", "if (0)", PULLS),
@@ -177,8 +187,8 @@ MUTANTS = (
     Mutant(KERNEL, "transaction == TRANSACTION_PREPARED ||", "0 ||", FITS),
     Mutant(COLD_SHARE, "self._credit_s - spent_s", "self._credit_s", SHARES),
     Mutant(
-        "src/kourou/broker/pull/fast_pull_path.py",
-        "self._has_time or self._turns.is_free",
+        "src/kourou/broker/pull/pull_places.py",
+        "self.has_time or self._turns.is_free",
         "True",
         (f"{_KERNEL_TESTS}/test_answer_pulls.py", "-k", "closes_while"),
     ),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MODULE: Final = "kourou.store._kernel"
 VARIABLE: Final = "KOUROU_KERNEL"
 """The environment variable that switches the kernel off when it is 0; `setup.py` reads it too."""
-_INTERFACE: Final = 23
+_INTERFACE: Final = 24
 _BUILD: Final = (
     "install a C compiler and Python's headers (Debian, Ubuntu: gcc, libc6-dev, python3-dev), then run "
     "pip install --force-reinstall --no-deps . in Kourou's source folder (make kernel for its .venv)"
@@ -72,15 +72,14 @@ PullSetup: TypeAlias = tuple[
     dict[int, KeptWindow],
     list[Any],
     Callable[..., KnownPullTarget | None],
-    Callable[[int, int, int], bool],
+    "Callable[[Any, int, int, int, bool], ColdPlace | bool | None]",
     Callable[[], bool],
     "ColdThread | None",
-    "Callable[[Any, int, int], ColdPlace | None]",
 ]
 """What all pulls of a broker share: headers of answers in JSON and binary, `pull_numbers`, queues by topic
 and id, windows of the log by region, a list of the targets that have rows, the functions that find a target
-and a window, and that tell whether old messages may be read; and the thread that answers pulls without a
-window, with the function that finds a file for it."""
+and a part of the log, and that tell whether old messages may be read; and the thread that answers pulls for
+which there is a file, but no window."""
 AnsweredPulls: TypeAlias = tuple[int, int, int, bytes | None, list[tuple[PullTargetFields, int, int]] | None]
 """The position behind the pulls, the number of those that are answered, the size of their answers, what is
 left to write of these, and target, queue id and offset of each commit."""
@@ -109,9 +108,9 @@ class ColdOutcome(enum.IntEnum):
     """The loop has to decide again, and to send."""
 
 
-ColdPlace: TypeAlias = tuple[SocketShare, int, int, int, Any]
-"""Of a connection, the descriptor of a file, start and end of that in the log, and what comes back with the
-outcome."""
+ColdPlace: TypeAlias = tuple[SocketShare, int, int, int, int, Any]
+"""Of a connection, the descriptor of a file, start and end of that in the log, the end of what is old in the
+log, and what comes back with the outcome."""
 ColdReport: TypeAlias = tuple[int, Any, bytes, bytes, PullTargetFields, int, bytes]
 """Of a pull that is not answered: the outcome, what came with the place, the frame of the pull, what is to be
 sent, the target, the queue id, and the row (PULL_NOTE) to add to the target's when it is sent."""
@@ -298,11 +297,13 @@ def pull_numbers(
     run_bytes: int,
     region_bytes: int,
     block_units: int,
+    chunk_units: int,
 ) -> bytes:
     """What a run of pulls has to know, as `answer_pulls` takes it: Apache's limits and the negotiated ones,
     how many units a pull by tags looks at, how many bytes of answers end a run; how large the regions of the
-    log are that windows are kept by, and the blocks of units."""
-    numbers = (*limits, *large_limits, max_filter_units, run_bytes, region_bytes, block_units)
+    log are that windows are kept by, the blocks of units, and the chunks that are verified."""
+    sizes = (run_bytes, region_bytes, block_units, chunk_units)
+    numbers = (*limits, *large_limits, max_filter_units, *sizes)
     return struct.pack(f"={len(numbers)}q", *numbers)
 
 

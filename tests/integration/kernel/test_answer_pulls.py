@@ -125,12 +125,13 @@ def setup(
     binary: bytes = bytes(21) + b"%d" * 5,
     numbers: bytes | None = None,
     find_target: Any = print,
+    reader: Any = None,
 ) -> tuple[Any, ...]:
     """What pulls of a broker without topics share."""
     limits = 1, 1, 1, 1, 1, 1
-    sizes = {"max_filter_units": 1, "run_bytes": 1, "region_bytes": 1, "block_units": 1}
+    sizes = {"max_filter_units": 1, "run_bytes": 1, "region_bytes": 1, "block_units": 1, "chunk_units": 1}
     numbers = pull_numbers(limits, limits, **sizes) if numbers is None else numbers
-    return json, binary, numbers, {}, {}, [], find_target, print, print, None, print
+    return json, binary, numbers, {}, {}, [], find_target, print, print, reader
 
 
 # -- what is answered ---------------------------------------------------------------------------------
@@ -769,7 +770,7 @@ def test_a_file_that_cannot_be_read_does_not_switch_the_kernel_off(
     services, paths = readers.brokers[0].services, readers.brokers[0].fast_paths
     queue = services.store.queues.find("TopicTest", 0)
     assert queue is not None and paths is not None
-    paths.pulls._windows.clear()
+    paths.pulls._places.windows.clear()
     with monkeypatch.context() as patch:
         if name == "read_units_nowait":  # units in the tail are read by the kernel itself
             patch.setattr(queue, "flushed_queue_offset", queue.max_queue_offset)
@@ -792,7 +793,7 @@ def test_positions_outside_the_data_are_refused(kernel: ModuleType, data: bytes,
         ({"json": b"%d" * 5}, "placeholders"),
         ({"binary": b"%d" * 5}, "placeholders"),
         ({"numbers": bytes(8)}, "length"),
-        ({"numbers": bytes(16 * 8)}, "size"),
+        ({"numbers": bytes(17 * 8)}, "size"),
     ],
 )
 def test_a_setup_that_is_wrong_is_refused(kernel: ModuleType, change: dict[str, bytes], problem: str) -> None:

@@ -23,7 +23,7 @@ from kourou.transport.connection import Connection, InboundBudget
 from kourou.transport.dispatcher import Dispatcher
 from kourou.transport.settings import ConnectionLimits
 from tests.integration.kernel.kernel_kit import FedBroker, fed_broker, install
-from tests.integration.kernel.test_answer_pulls import pulls, split_frames
+from tests.integration.kernel.test_answer_pulls import pulls, setup, split_frames
 from tests.integration.kernel.twins import frame, send
 from tests.interop.kit.ports import free_port
 
@@ -241,6 +241,30 @@ def test_an_answer_of_the_thread_does_not_go_into_one_of_the_loop(
     run(test)
 
 
+def test_new_messages_behind_old_ones_are_not_left_to_the_thread(run: Callable[[Test], None]) -> None:
+    async def test(bench: Bench) -> None:
+        bench.log._window = 45_000
+        new = pulls({"queueOffset": "39", "maxMsgNums": "1"}, opaque=1)
+        old = pulls({"queueOffset": "25", "maxMsgNums": "1"}, opaque=2)
+        low, high = (bench.log.file_at(_phy_offset(bench, at)) for at in (25, 39))
+        assert low is high, "in one file"
+        async with bench.connected() as (connection, peer):
+            bench.pulls._turns._credit_s = 1.0
+            bench.pulls._places.windows.clear()
+            connection.data_received(old + new)
+            assert bench.cold_answers.reader.under_way() == 1
+            assert sorted(await received(peer, 2)) == bench.expected([new, old])
+
+    run(test)
+
+
+def _phy_offset(bench: Bench, queue_offset: int) -> int:
+    queue = bench.broker.services.store.queues.get("TopicTest", 0)
+    unit = None if queue is None else queue.unit(queue_offset)
+    assert unit is not None
+    return unit[0]
+
+
 def test_a_pull_that_the_thread_does_not_answer_commits_once(run: Callable[[Test], None]) -> None:
     """What the client has committed since is not moved back."""
 
@@ -402,7 +426,5 @@ def test_a_reader_without_jobs(kernel: ModuleType) -> None:
 
 @pytest.mark.parametrize("cold", [1, (1, 2), ()])
 def test_what_is_no_reader_is_refused(kernel: ModuleType, cold: object) -> None:
-    limits = (1, 1, 1, 1, 1, 1)
-    templates = b"%d" * 6, bytes(21) + b"%d" * 5
-    with pytest.raises(TypeError):
-        kernel.answer_pulls(b"", 0, 0, templates, (limits, limits, 1), 0, 1, {}, print, print, cold)
+    with pytest.raises(TypeError, match="a ColdReader"):
+        kernel.answer_pulls(None, {}, b"", 0, 0, -1, setup(reader=cold), 0, 0)

@@ -21,7 +21,7 @@ BUILD = (
 def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """A kernel that fits, as far as can be seen."""
     module = ModuleType(MODULE)
-    module.INTERFACE = 23  # type: ignore[attr-defined]
+    module.INTERFACE = 24  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, MODULE, module)
     return module
 
@@ -56,7 +56,7 @@ def test_one_of_another_version_is_not_used(module: ModuleType) -> None:
     module.INTERFACE = 99  # type: ignore[attr-defined]
     choice = choose_kernel(environ={})
     assert choice.kernel is None and choice.is_fault
-    assert choice.problem == "it is of another version of Kourou (interface 99, not 23)"
+    assert choice.problem == "it is of another version of Kourou (interface 99, not 24)"
 
 
 def test_one_that_cannot_be_loaded_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,9 @@
 """ColdAnswers: old messages are read and sent by a thread of the compiled kernel, which needs no Python.
 
-The loop reads a pull and decides, as the fast path always does. What is left, reading records and writing the
-answer to the socket, is done without the interpreter lock. So consumers far behind take little of the
-loop's time. Where there is but one core, reads give way by turns instead (cold_pulls.py).
+The loop reads a pull and decides, as the fast path always does. The rest is done without the interpreter
+lock: reading records, verifying those whose units are from before the start, and writing the answer to the
+socket. So consumers far behind take little of the loop's time. Where there is but one core, reads give way by
+turns instead (cold_pulls.py).
 
 A decision holds for the moment. An answer that is sent within `_DECIDED_MS` is taken for one of that moment;
 for any other the loop looks again, and sends it if the group may still pull. What cannot be read that way
@@ -76,6 +77,7 @@ class ColdAnswers:
             log_file.file.descriptor,
             log_file.start_phy_offset,
             log_file.end_phy_offset,
+            self._store_log.window_phy_offset,
             connection,
         )
 

@@ -11,8 +11,8 @@ unless something else waits to be written there. What the socket does not take, 
 are written when the cycle ends.
 Old messages are left to a thread while messages are put, and where they are not in memory (cold_answers.py);
 answers of one connection may leave in another order than its pulls came, then.
-What is known is kept across reads: targets with each connection, windows of the log for a moment. Offsets
-that pulls commit are recorded at once, all else later (pull_notes.py).
+What is known is kept across reads: targets with each connection (kernel_targets.py), windows of the log for a
+moment (pull_places.py). Offsets that pulls commit are recorded at once, all else later (pull_notes.py).
 """
 
 from __future__ import annotations
@@ -25,22 +25,15 @@ from typing import TYPE_CHECKING, Final
 
 from kourou.broker.pull.cold_answers import ColdAnswers
 from kourou.broker.pull.hand_over_turns import HandOverTurns
+from kourou.broker.pull.kernel_targets import KernelTargets
 from kourou.broker.pull.pull_answer import KERNEL_TEMPLATES
-from kourou.broker.pull.pull_notes import KnownPull, PullNotes
+from kourou.broker.pull.pull_notes import PullNotes
+from kourou.broker.pull.pull_places import PullPlaces
 from kourou.errors import KourouError
 from kourou.protocol.frame import FrameDecoder
-from kourou.protocol.headers.pull import PullMessageRequestHeader
-from kourou.store.kernel import (
-    KeptWindow,
-    Kernel,
-    KnownPullTarget,
-    PullLimits,
-    PullSetup,
-    pull_numbers,
-)
+from kourou.store.kernel import Kernel, PullLimits, PullSetup, pull_numbers
 from kourou.store.log.log_regions import REGION_BYTES
-from kourou.store.queue.unit_blocks import BLOCK_UNITS
-from kourou.store.read.get_message import DENSE
+from kourou.store.queue.unit_blocks import BLOCK_UNITS, CHUNK_UNITS
 from kourou.store.read.transfer_limits import MAX_MESSAGES, TransferLimits
 
 if TYPE_CHECKING:
@@ -49,12 +42,10 @@ if TYPE_CHECKING:
     from kourou.broker.hooks import BrokerHooks
     from kourou.broker.pull.cold_pulls import ColdReadThrottle
     from kourou.broker.pull.pull_message_processor import PullMessageProcessor
-    from kourou.broker.pull.pull_targets import PullTarget
     from kourou.broker.settings import KernelStatus, LiveConfig
     from kourou.broker.stats.broker_stats import BrokerStatsManager
     from kourou.broker.tables.offsets import ConsumerOffsetManager
     from kourou.config.broker import BrokerConfig
-    from kourou.store.kernel import ColdPlace
     from kourou.store.log.commit_log import CommitLog
     from kourou.store.queue.consume_queues import ConsumeQueues
     from kourou.transport.connection import Connection
@@ -68,10 +59,6 @@ _MAX_SINGLE: Final = 16
 """After so many pulls that the kernel did not answer, it is not tried again in this read."""
 _MAX_LATER: Final = 16
 """Pulls of one connection that wait for time to read old messages; others wait in its queue."""
-_MAX_KNOWN: Final = 64
-"""For so many kinds of pulls of one connection it is kept what was decided; then all are asked for again."""
-_KEPT_S: Final = 0.25
-"""So long windows of the log are kept, longer than they are believed to be in memory (log_regions.py)."""
 _LENGTH_BYTES: Final = 4
 _NO_FD: Final = -1
 
@@ -104,7 +91,6 @@ class FastPullPath:
         self._admission = admission
         self._hooks = hooks
         self._processor = processor
-        self._targets = processor.targets
         self._offsets = offsets
         self._store_log = log
         self._by_topic = queues.by_topic
@@ -114,9 +100,6 @@ class FastPullPath:
         self._now_s = asyncio.get_running_loop().time
         self._finish_sends = finish_sends
         self.notes = PullNotes(stats, offsets)
-        # Windows of the log by region, and when they were first kept.
-        self._windows: dict[int, KeptWindow] = {}
-        self._windows_since_s = 0.0
         self._turns = HandOverTurns(cycles, cold_reads.is_sending)
         # None where there is no other core for it.
         self._cold_answers: ColdAnswers | None = None
@@ -129,16 +112,19 @@ class FastPullPath:
                 now_ms=now_ms,
                 handle_singly=_handle_singly,
             )
-        # Of the run that is answered: whether it has time for old messages anyway, whether there was none for
-        # some, and whether it has read some, or leaves the thread to read them.
-        self._has_time = self._lacks_time = self._reads_old = self._hands_over = False
+        self._places = PullPlaces(log, cold_reads, self._turns, self._cold_answers)
+        self._kernel_targets = KernelTargets(processor.targets, config)
         self._follow(config.current)
 
     def collect(self, connection: Connection, data: bytes, position: int) -> int:
         """Answer the pulls that `data` has from `position` on; where those end that are handled."""
+        state: ConnectionState = connection.state
+        if state.reads_old and self._turns.is_waited_for:
+            end = self._pulls_end(data, position, connection.max_frame_bytes)
+            if _wait(self._turns.later, self._collect_later, connection, data[position:end]):
+                return end
         if not self._is_open:
             return position
-        state: ConnectionState = connection.state
         if not state.reads_old or not self._cold_reads.is_sending():
             if self._cycles.is_open:
                 self._finish_sends(connection)
@@ -160,11 +146,11 @@ class FastPullPath:
             _handle_singly(connection, frames[position:])
 
     def _collect_in_turn(self, connection: Connection, data: bytes, position: int) -> int:
-        self._has_time = True
+        self._places.has_time = True
         try:
             return self._collect(connection, data, position)
         finally:
-            self._has_time = False
+            self._places.has_time = False
 
     async def wait_idle(self) -> None:
         """Return when no pull waits for its turn, or for the thread."""
@@ -193,7 +179,7 @@ class FastPullPath:
                 break
             length = int.from_bytes(data[position : position + _LENGTH_BYTES], "big")
             frame_end = position + _LENGTH_BYTES + length
-            if self._lacks_time and _wait(
+            if self._places.lacks_time and _wait(
                 self._cold_reads.read_later, self._answer_later, connection, data[position:frame_end]
             ):
                 position = frame_end
@@ -212,12 +198,12 @@ class FastPullPath:
             return
         answered = 0
         if self._is_open and not connection.is_write_paused:
-            self._has_time = True
-            self._windows.clear()
+            self._places.has_time = True
+            self._places.windows.clear()
             try:
                 answered = self._answer(connection, frame, 0, _NO_FD)
             finally:
-                self._has_time = False
+                self._places.has_time = False
         if not answered:
             _handle_singly(connection, frame)
 
@@ -241,12 +227,10 @@ class FastPullPath:
         """Answer pulls up to the first that is not ordinary; where they end. The answers are written to
         `fd`."""
         state: ConnectionState = connection.state
-        self._lacks_time = self._reads_old = self._hands_over = False
-        if state.reads_old and not self._has_time and self._cold_answers is not None:
+        places = self._places
+        places.begin_run(connection.last_active)
+        if state.reads_old and not places.has_time and self._cold_answers is not None:
             self._cold_answers.collect()  # what was sent before is noted before
-        if connection.last_active - self._windows_since_s > _KEPT_S:
-            self._windows.clear()
-            self._windows_since_s = connection.last_active
         try:
             answered = self._answer_pulls(
                 connection,
@@ -269,11 +253,11 @@ class FastPullPath:
             return position
         if answered is None:
             # At the end of a queue nothing is old; a pull that waits for its turn says nothing about it.
-            state.reads_old = self._hands_over or (self._lacks_time and state.reads_old)
+            state.reads_old = places.hands_over or (places.lacks_time and state.reads_old)
             return position
         end, pulls, size_bytes, rest, commits = answered
-        state.reads_old = self._hands_over
-        if self._hands_over:
+        state.reads_old = places.hands_over
+        if places.hands_over:
             self._turns.spend()
         if rest is not None:
             connection.send(rest)
@@ -282,114 +266,9 @@ class FastPullPath:
                 self._offsets.commit(group, topic, queue_id, offset, connection.remote_address)
         if pulls:
             self.notes.answered(pulls, self._now_s() - connection.last_heard)
-        if self._reads_old:
+        if places.read_old:
             self._cold_reads.spend(size_bytes)
         return end
-
-    # -- what the kernel asks for ----------------------------------------------------------------
-
-    def _find_target(
-        self,
-        connection: Connection,
-        key: bytes,
-        topic: str,
-        group: str,
-        queue_id: int,
-        sys_flag: int,
-        subscription: str | None,
-        expression_type: str | None,
-        sub_version: int,
-    ) -> KnownPullTarget | None:
-        """What is known of a pull, which is kept for the next ones with this key; None: it has to be decided,
-        or it has a filter by properties."""
-        header = PullMessageRequestHeader(
-            consumer_group=group,
-            topic=topic,
-            queue_id=queue_id,
-            queue_offset=0,
-            max_msg_nums=0,
-            sys_flag=sys_flag,
-            commit_offset=0,
-            suspend_timeout_millis=0,
-            subscription=subscription,
-            sub_version=sub_version,
-            expression_type=expression_type,
-        )
-        target = self._targets.known(connection, header)
-        if target is None or target.wants is not None:
-            return None
-        if target.kernel_fields is None:
-            target.kernel_fields = self._fields_of(target, topic, group)
-        known_pulls = connection.state.known_pulls
-        if len(known_pulls) >= _MAX_KNOWN:
-            known_pulls.clear()
-        known = known_pulls[key] = target.kernel_fields, target.guards(connection, header)
-        return known
-
-    def _fields_of(self, target: PullTarget, topic: str, group: str) -> KnownPull:
-        """These hold as long as the target: a change of the configuration is a new ruling."""
-        broker_id = slow_broker_id = 0
-        if self._config.current.slave_read_enable:
-            broker_id = target.group_config.broker_id
-            slow_broker_id = target.group_config.which_broker_when_consume_slowly
-        topic_config = target.topic_config
-        return KnownPull(
-            group,
-            topic,
-            topic_config.read_queue_nums,
-            topic_config.topic_sys_flag,
-            broker_id,
-            slow_broker_id,
-            None if target.codes is None else tuple(target.codes),
-            bytearray(),
-        )
-
-    def _find_window(self, low: int, end: int, wanted_bytes: int) -> bool:
-        """Whether the log from `low` to `end` is among the windows now; not where it is not in memory, where
-        too little of it is wanted, or while reads of old messages give way to sends, or are left to the
-        thread."""
-        log = self._store_log
-        is_old = low < log.window_phy_offset
-        if is_old:
-            if self._leaves_old():
-                return False
-            # What is not in memory, too.
-            self._hands_over = self._cold_answers is not None
-            if end - low >= DENSE * wanted_bytes or not self._may_read_old():
-                return False
-        window = log.region_at(low, end) if is_old else log.window_at(low)
-        log_file = log.file_at(low)
-        if window is None or log_file is None:
-            return False
-        self._hands_over = False
-        self._windows[low // REGION_BYTES] = log_file, window.start, window.low, window.end, is_old
-        return True
-
-    def _find_file(self, connection: Connection, low: int, end: int) -> ColdPlace | None:
-        """Where the thread finds the log from `low` to `end`; None: it is not to read it, or cannot."""
-        if not self._hands_over or self._cold_answers is None:
-            return None
-        return self._cold_answers.place(connection, low, end)
-
-    def _leaves_old(self) -> bool:
-        """Whether old messages are left to the thread now, or have to wait until it is their turn."""
-        if self._cold_answers is None or not (self._has_time or self._cold_reads.is_sending()):
-            return False
-        self._hands_over = self._has_time or self._turns.is_free
-        self._lacks_time = not self._hands_over
-        return True
-
-    def _may_read_old(self) -> bool:
-        """Whether old messages are read here in this run."""
-        if self._leaves_old():
-            return False
-        if not (self._has_time or self._cold_reads.is_unlimited):
-            self._lacks_time = True
-            return False
-        if not self._reads_old:
-            self._reads_old = True
-            self._cold_reads.resume()
-        return True
 
     def _follow(self, config: BrokerConfig) -> None:
         """Use a configuration from here on."""
@@ -406,18 +285,18 @@ class FastPullPath:
             run_bytes=_RUN_BYTES,
             region_bytes=REGION_BYTES,
             block_units=BLOCK_UNITS,
+            chunk_units=CHUNK_UNITS,
         )
         return (
             *KERNEL_TEMPLATES,
             numbers,
             self._by_topic,
-            self._windows,
+            self._places.windows,
             self.notes.noted,
-            self._find_target,
-            self._find_window,
-            self._may_read_old,
+            self._kernel_targets.find,
+            self._places.find,
+            self._places.may_read_old,
             None if self._cold_answers is None else self._cold_answers.reader,
-            self._find_file,
         )
 
 

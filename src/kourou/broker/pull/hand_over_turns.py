@@ -1,9 +1,8 @@
 """HandOverTurns: when pulls of old messages are handed over to their thread, while messages are put.
 
-Handing over takes the loop little time, but consumers far behind pull again at once. A sender that waits for
-its answers leaves the loop idle in between, which is enough for them. So pulls that come while a commit cycle
-is open wait until its answers are written, and all of them together get `SHARE` of the time. Without sends
-nothing waits.
+Handing over takes the loop little time, but consumers far behind pull again at once. So pulls that come while
+a commit cycle is open wait until its answers are written and no further messages have come, for a tick at
+most, and all of them together get `SHARE` of the time. Without sends nothing waits.
 Not here: what the thread does (cold_answers.py), reads that Python does (cold_read_share.py).
 """
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 SHARE: Final = 0.15
-"""Less than a single sender leaves idle. Many senders at once keep the rest."""
+"""Senders keep the rest."""
 MAX_CREDIT_S: Final = 0.0002
 """Unused time is kept up to this much: five pulls in a row."""
 TICK_S: Final = 0.001
@@ -55,6 +54,11 @@ class HandOverTurns:
     def is_free(self) -> bool:
         """Whether a pull may be handed over now, beside sends; if so, `spend` follows."""
         return not self._waiting and not self._cycles.is_open and self._has_credit()
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether pulls wait for their turn."""
+        return bool(self._waiting)
 
     def later(self, hand_over: Callable[[], None]) -> bool:
         """Have `hand_over` called when it is its turn, which calls `spend`; False: too many wait."""
@@ -93,7 +97,14 @@ class HandOverTurns:
 
     def _cycle_closed(self) -> None:
         # In the next iteration: by then the answers of the cycle are written.
-        self._loop.call_soon(self._take_turn)
+        self._loop.call_soon(self._take_idle_turn)
+
+    def _take_idle_turn(self) -> None:
+        """A turn unless further messages have come: senders that wait for answers leave such moments."""
+        if self._cycles.is_open:
+            self._cycles.when_closed(self._cycle_closed)
+        else:
+            self._take_turn()
 
     def _tick(self) -> None:
         self._has_timer = False

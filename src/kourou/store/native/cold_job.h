@@ -1,13 +1,15 @@
 /* The answer to one pull of old messages: a job that a thread does without the interpreter lock.
 
    The header was made by the loop, which knows the sizes of the records. The thread reads them out of one file, in
-   which each has to be what its unit says. Nothing here uses Python but for what `free_job` lets go of. */
+   which each has to be what its unit says. Units from before the broker's start have to be verified, as
+   store/recovery/queue_verifier.py does it: here with the very bytes that are sent. Nothing here uses Python but for
+   what `free_job` lets go of. */
 
 #pragma once
 
-#include "log_reads.h"
 #include "pull_note.h"
 #include "shared_socket.h"
+#include "units.h"
 
 #include <time.h>
 
@@ -18,11 +20,19 @@ enum outcome {
     BUILT    /* nothing was sent: the loop writes, or the decision is old */
 };
 
+/* Units that have to be verified, from `queue_offset` on. */
+struct doubt {
+    PyObject *unverified; /* of each chunk of the queue how many are, those at its end; held; NULL: no doubt */
+    struct queue_place queue; /* its topic is in the frame of the pull */
+    int64_t queue_offset, chunk_units;
+};
+
 struct cold_job {
     /* made by the loop, which alone uses the objects; they are held */
     struct shared_socket *socket;
     PyObject *token, *target, *frame;
     struct pull_note note; /* but for the time that the thread finds */
+    struct doubt doubt;    /* of the units */
     int commits;           /* whether the pull commits the following offset */
     int64_t commit_offset, decided_ns;
     struct log_part log;  /* a descriptor of its own: the log may close and delete the file */
@@ -87,6 +97,7 @@ static void free_job(struct cold_job *job)
     Py_XDECREF(job->token);
     Py_XDECREF(job->target);
     Py_XDECREF(job->frame);
+    Py_XDECREF(job->doubt.unverified);
     close_log(job);
     free(job->head);
     free(job->answer);
@@ -139,10 +150,18 @@ static void fetch_regions(struct worker *worker, const struct cold_job *job, int
         fetch_region(worker, &job->log, region, now);
 }
 
-/* Whether a record is the one that a unit points to. */
-static int is_record_of(const char *record, const char *unit)
+/* Whether a record is the one that a unit points to. One in doubt is verified. */
+static int is_record_of(const struct cold_job *job, const char *record, const char *unit)
 {
-    return unit_size(unit) >= RECORD_BYTES && (int64_t)GET(record, RECORD_TOTAL_SIZE) == unit_size(unit)
+    if (unit_size(unit) <= RECORD_BYTES)
+        return 0;
+    if (job->doubt.unverified != NULL) {
+        const int64_t number = (unit - job->head - (ptrdiff_t)job->head_bytes) / CQ_UNIT_BYTES;
+        return unit_fits(
+            (const unsigned char *)record, (const unsigned char *)unit, job->doubt.queue_offset + number,
+            &job->doubt.queue);
+    }
+    return (int64_t)GET(record, RECORD_TOTAL_SIZE) == unit_size(unit)
            && (GET(record, RECORD_MAGIC) == MESSAGE_MAGIC_CODE || GET(record, RECORD_MAGIC) == MESSAGE_MAGIC_CODE_V2)
            && (int64_t)GET(record, RECORD_PHY_OFFSET) == unit_phy_offset(unit);
 }
@@ -160,7 +179,7 @@ static int read_records_of(const struct cold_job *job, char *out)
         if (!read_log(&job->log, out, high - low, low))
             return 0;
         for (; first < unit; first += CQ_UNIT_BYTES) {
-            if (!is_record_of(out, first))
+            if (!is_record_of(job, out, first))
                 return 0;
             out += unit_size(first);
         }
@@ -190,13 +209,26 @@ static int build_answer(struct worker *worker, struct cold_job *job)
     return 1;
 }
 
+/* Free the memory of an answer that was large, or that belongs to the job from here on. */
+static void drop_answer(struct worker *worker, int is_given)
+{
+    if (!is_given && worker->room <= KEPT_BYTES)
+        return;
+    if (!is_given)
+        free(worker->answer);
+    worker->answer = NULL;
+    worker->room = 0;
+}
+
 /* Read, build and send an answer. Not sent is one whose decision is older than `max_age_ns`. */
 static void do_job(struct worker *worker, struct cold_job *job, int64_t max_age_ns)
 {
     const int is_built = takes_answers(job->socket) && build_answer(worker, job);
     close_log(job);
-    if (!is_built)
+    if (!is_built) {
+        drop_answer(worker, 0);
         return;
+    }
     const int is_old = now_ns() - job->decided_ns > max_age_ns;
     if (is_old || !send_in_turn(job->socket, worker->answer, job->size, &job->rest_at))
         job->outcome = BUILT;
@@ -204,10 +236,5 @@ static void do_job(struct worker *worker, struct cold_job *job, int64_t max_age_
         job->outcome = job->rest_at == job->size ? SENT : PARTIAL;
     if (job->outcome != SENT)
         job->answer = worker->answer;
-    else if (worker->room > KEPT_BYTES)
-        free(worker->answer);
-    else
-        return;
-    worker->answer = NULL;
-    worker->room = 0;
+    drop_answer(worker, job->outcome != SENT);
 }

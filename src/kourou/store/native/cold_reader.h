@@ -307,6 +307,7 @@ static PyObject *collect(PyObject *self, PyObject *args)
     atomic_store(&reader->is_ready, 0);
     int is_reported = 1;
     while (is_reported && (job = collected_job(reader)) != NULL) {
+        record_verified(job);
         is_reported = job->outcome == SENT ? add_sent(&reports, job) : add_other(&reports, job);
         if (job->outcome != SENT)
             end_job(job);

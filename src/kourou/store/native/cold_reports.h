@@ -11,6 +11,24 @@ struct cold_reports {
     int64_t decided_ns; /* of the first that was sent */
 };
 
+/* Record that the units of a job were verified: of each chunk those that follow the ones that were before. */
+static void record_verified(const struct cold_job *job)
+{
+    const struct doubt *doubt = &job->doubt;
+    if (doubt->unverified == NULL || job->outcome == UNREAD)
+        return;
+    char *left = PyByteArray_AsString(doubt->unverified);
+    const int64_t size = doubt->chunk_units, chunks = (int64_t)PyByteArray_Size(doubt->unverified);
+    const int64_t end = doubt->queue_offset + job->note.messages;
+    for (int64_t at = doubt->queue_offset, next; at < end && at / size < chunks; at = next) {
+        const int64_t chunk_end = (at / size + 1) * size;
+        next = end < chunk_end ? end : chunk_end;
+        const int64_t first_left = chunk_end - left[at / size];
+        if (at <= first_left && first_left < next)
+            left[at / size] = (char)(chunk_end - next);
+    }
+}
+
 /* Note an answer that was sent; false with an error set. */
 static int add_sent(struct cold_reports *reports, const struct cold_job *job)
 {

@@ -22,9 +22,9 @@
    signing_state, signatures   signatures.h   HMAC-SHA1, as requests are signed
 
    The order in which to read them: bytes, checksum, frames, json, request_head, send_head, properties, large_bodies,
-   run, sequences, batches, pieces, signed_sends, send_setup, sends; shared_socket, cold_job, cold_reader; pulls,
-   pull_head, pull_key, pull_note, pull_run, pull_target, pull_units, pull_window, pull_filter, pull_answer_head,
-   pull_notes, pull_output, cold_answers, pull_answers; the others stand alone.
+   run, sequences, batches, pieces, signed_sends, send_setup, sends; records, units, shared_socket, cold_job,
+   cold_reader; pulls, pull_head, pull_key, pull_note, pull_run, pull_target, pull_units, pull_window, pull_filter,
+   pull_answer_head, pull_notes, pull_output, cold_answers, pull_answers; the others stand alone.
 
    Anything out of the ordinary is left to the slow path, from that request on. So nothing here reports what is
    wrong with a request, and no object of the caller is modified, but for the slots of link_entries. Everything a
@@ -45,7 +45,7 @@
 #include "staged_entries.h"
 #include "units.h"
 
-#define INTERFACE 23
+#define INTERFACE 24
 
 static PyMethodDef functions[] = {
     {"sends_end", (PyCFunction)(void (*)(void))sends_end, METH_FASTCALL, sends_end_doc},
@@ -106,6 +106,9 @@ PyMODINIT_FUNC PyInit__kernel(void)
     name_tail = PyUnicode_InternFromString("tail");
     name_blocks = PyUnicode_InternFromString("blocks");
     name_read_units_nowait = PyUnicode_InternFromString("read_units_nowait");
+    name_doubted = PyUnicode_InternFromString("doubted");
+    name_unverified = PyUnicode_InternFromString("unverified");
+    name_load_doubted_nowait = PyUnicode_InternFromString("load_doubted_nowait");
     name_map_in_use = PyUnicode_InternFromString("map_in_use");
     PyObject *module = PyModule_Create(&definition);
     shared_socket_type = add_type(module, &shared_socket_spec);

@@ -42,15 +42,18 @@ static int add_answer(
     if (last < 0 || size_of(units, 0) < MIN_RECORD_BYTES + HOST_V6_EXTRA_BYTES
         || phy_offset_of(units, last) > run->max_phy_offset)
         return 0;
-    const struct window *window = log_window(
+    const struct window *window;
+    const enum place place = find_place(
         run, phy_offset_of(units, 0), phy_offset_of(units, last) + size_of(units, last),
-        size_of(units, 0) * (int64_t)(last + 1));
-    if (window == NULL && run->reader != NULL && run->window_count < MAX_WINDOWS && !PyErr_Occurred())
+        size_of(units, 0) * (int64_t)(last + 1), queue->unverified != NULL, &window);
+    if (place == IN_FILE)
         return add_cold_answer(run, frame, pull, queue, room, units, next_offset);
-    room.copied = size_of(units, 0) < LARGE_RECORD_BYTES ? INT64_MAX : MAX_LARGE_BYTES;
-    Py_ssize_t count = window == NULL ? 0 : count_records(units, window, room, &total, &last_phy_offset);
-    if (count == 0 || total > MAX_RECORD_BYTES)
+    if (place == NOWHERE)
         return PyErr_Occurred() ? -1 : 0;
+    room.copied = size_of(units, 0) < LARGE_RECORD_BYTES ? INT64_MAX : MAX_LARGE_BYTES;
+    const Py_ssize_t count = count_records(units, window, room, &total, &last_phy_offset);
+    if (count == 0 || total > MAX_RECORD_BYTES)
+        return 0;
     if (next_offset < 0)
         next_offset = pull->queue_offset + count;
     const int64_t offsets[] = {next_offset, queue->min_offset, queue->max_offset};
@@ -102,11 +105,12 @@ static int answer_pull(struct pull_run *run, const struct frame *frame)
         return PyErr_Occurred() ? -1 : 0;
     if (run->target.code_count >= 0)
         wanted = run->max_filter_units;
-    if (append_pulled_units(run, queue.queue, pull.queue_offset, wanted))
+    if (append_pulled_units(run, &queue, pull.queue_offset, wanted))
         is_answered = answer_from(run, frame, &pull, &queue, units_at);
     if (is_answered <= 0)
         run->units.size = units_at;
     Py_DECREF(queue.queue);
+    Py_XDECREF(queue.unverified);
     return PyErr_Occurred() ? -1 : is_answered;
 }
 
@@ -119,6 +123,7 @@ static void clear_pulls(struct pull_run *run)
         free_job(run->jobs[i]);
     for (int i = 0; i < run->window_count; i++)
         PyBuffer_Release(&run->views[i]);
+    Py_XDECREF(run->cold.tuple);
     free(run->headers.at);
     free(run->units.at);
     PyMem_Free(run);
@@ -127,7 +132,7 @@ static void clear_pulls(struct pull_run *run)
 /* What all runs of a broker share, by its place in a tuple. */
 enum {
     SETUP_JSON, SETUP_BINARY, SETUP_NUMBERS, SETUP_TOPICS, SETUP_WINDOWS, SETUP_NOTED, SETUP_FIND_TARGET,
-    SETUP_FIND_WINDOW, SETUP_MAY_READ_OLD, SETUP_READER, SETUP_FIND_FILE, SETUP_ITEMS
+    SETUP_FIND_PLACE, SETUP_MAY_READ_OLD, SETUP_READER, SETUP_ITEMS
 };
 
 /* Read the setup of a broker; false with an error set. */
@@ -150,12 +155,11 @@ static int read_setup(struct pull_run *run, PyObject *setup)
     run->windows_kept = items[SETUP_WINDOWS];
     run->noted = items[SETUP_NOTED];
     run->find_target = items[SETUP_FIND_TARGET];
-    run->find_window = items[SETUP_FIND_WINDOW];
+    run->find_place = items[SETUP_FIND_PLACE];
     run->may_read_old = items[SETUP_MAY_READ_OLD];
-    run->find_file = items[SETUP_FIND_FILE];
     if (items[SETUP_READER] != Py_None) {
         if (!PyObject_TypeCheck(items[SETUP_READER], cold_reader_type))
-            PyErr_SetString(PyExc_TypeError, "pulls without a window are answered by a ColdReader, or None");
+            PyErr_SetString(PyExc_TypeError, "old messages are read by a ColdReader, or None");
         run->reader = (struct cold_reader *)items[SETUP_READER];
     }
     return !PyErr_Occurred();
@@ -211,10 +215,11 @@ PyDoc_STRVAR(answer_pulls_doc,
 "Queues by topic and id. Windows by region of the log: (file, its start, first and last byte, whether it is old).\n"
 "A list that gets each target with its first row.\n"
 "find_target(connection, key, topic, group, queue_id, sys_flag, subscription, expression_type, sub_version): what is\n"
-"to be `known`, or None: it has to be decided. find_window(low, end, wanted_bytes): whether there is a window now.\n"
-"may_read_old(): whether the run may read old messages. A ColdReader, which answers pulls that have no window, or\n"
-"None; and find_file(connection, low, end): (SharedSocket of the connection, descriptor of the file with that part of\n"
-"the log, its start and end, a token for the report), or None.");
+"to be `known`, or None: it has to be decided. find_place(connection, low, end, wanted_bytes, in_doubt): True if\n"
+"there is a window now; or, if a ColdReader is to answer, (SharedSocket of the connection, descriptor of the file with\n"
+"that part of the log, its start and end, the end of what is old, a token for the report), which the rest of the run\n"
+"uses for what is old or in doubt; else None or False. In doubt are units that the ColdReader has to verify.\n"
+"may_read_old(): whether the run may read old messages. The ColdReader, or None.");
 
 static PyObject *answer_pulls(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {

@@ -24,6 +24,14 @@ struct pull_target {
     int64_t codes[MAX_TAG_CODES];
 };
 
+/* What a thread reads records from, and where it sends them. */
+struct cold_place {
+    PyObject *tuple, *token; /* the first is held, the others are in it; NULL: none was found yet */
+    struct shared_socket *socket;
+    struct log_part log;
+    int64_t old_end; /* of what is read there although its units are not in doubt */
+};
+
 struct answer {
     PyObject *fields; /* of its target, held */
     struct pull_note note;
@@ -37,15 +45,15 @@ struct answer {
 
 struct pull_run {
     /* input */
-    PyObject *connection, *known, *topics, *windows_kept, *noted, *find_target, *find_window, *may_read_old,
-        *find_file;
+    PyObject *connection, *known, *topics, *windows_kept, *noted, *find_target, *find_place, *may_read_old;
     struct cold_reader *reader; /* of what has no window; NULL: there is none */
     struct span templates[2];
     struct pull_limits limits[2]; /* Apache's, and those that are negotiated */
-    int64_t max_filter_units, max_bytes, region_bytes, block_units, max_phy_offset, now_ms;
+    int64_t max_filter_units, max_bytes, region_bytes, block_units, chunk_units, max_phy_offset, now_ms;
     struct pull_target target; /* of the last pull: usually that of the next one, too */
     int reads_old;             /* whether it may read old messages; -1: not asked yet */
     int window_count, count, handed_over;
+    struct cold_place cold; /* of the last pull that was handed over: usually that of the next one, too */
     int is_shared; /* a thread may write to the socket from here on: the loop does not write to it directly */
     /* output: headers, and the units of all answers */
     struct buf headers, units;
@@ -56,7 +64,7 @@ struct pull_run {
     Py_buffer views[MAX_WINDOWS];
 };
 
-enum { PULL_NUMBERS = 16 };
+enum { PULL_NUMBERS = 17 };
 
 static struct pull_limits limits_of(const int64_t numbers[6])
 {
@@ -81,7 +89,9 @@ static int read_pull_numbers(struct pull_run *run, PyObject *packed)
     run->max_bytes = numbers[13];
     run->region_bytes = numbers[14];
     run->block_units = numbers[15];
-    if (run->region_bytes <= 0 || run->block_units <= 0)
-        PyErr_SetString(PyExc_ValueError, "regions and blocks have a size");
+    run->chunk_units = numbers[16];
+    if (run->region_bytes <= 0 || run->block_units <= 0 || run->chunk_units <= 0
+        || run->chunk_units > INT8_MAX)
+        PyErr_SetString(PyExc_ValueError, "regions, blocks and chunks have a size, chunks a small one");
     return !PyErr_Occurred();
 }

@@ -61,19 +61,62 @@ static const struct window *kept_window(struct pull_run *run, int64_t low, int64
 }
 
 /* A window with the log from one phy_offset to another; NULL, with or without an error set, if there is none. */
-static const struct window *log_window(struct pull_run *run, int64_t low, int64_t end, int64_t wanted_bytes)
+static const struct window *log_window(struct pull_run *run, int64_t low, int64_t end)
 {
     for (int i = run->window_count - 1; i >= 0; i--)
         if (run->windows[i].low <= low && end <= run->windows[i].end)
             return &run->windows[i];
-    if (run->window_count == MAX_WINDOWS || low < 0)
-        return NULL;
-    const struct window *window = kept_window(run, low, end);
-    if (window != NULL || PyErr_Occurred())
-        return window;
+    return run->window_count == MAX_WINDOWS || low < 0 ? NULL : kept_window(run, low, end);
+}
+
+/* Whether the last place of the run has the log from one phy_offset to another, which is old, or has units in doubt. */
+static int has_cold_place(const struct pull_run *run, int64_t low, int64_t end, int in_doubt)
+{
+    return run->cold.tuple != NULL && run->cold.log.start <= low && end <= run->cold.log.end
+           && (in_doubt || low < run->cold.old_end);
+}
+
+/* Use a place from here on, which is the caller's reference; false with an error set. */
+static int use_cold_place(struct pull_run *run, PyObject *tuple)
+{
+    struct cold_place place = {tuple, NULL, NULL, {-1, 0, 0}, 0};
+    long long start, end, old_end;
+    Py_CLEAR(run->cold.tuple);
+    if (!PyArg_ParseTuple(
+            tuple, "O!iLLLO", shared_socket_type, &place.socket, &place.log.fd, &start, &end, &old_end,
+            &place.token)) {
+        Py_DECREF(tuple);
+        return 0;
+    }
+    place.log.start = start;
+    place.old_end = old_end;
+    place.log.end = end < run->max_phy_offset ? end : run->max_phy_offset;
+    run->cold = place;
+    run->is_shared = 1;
+    return 1;
+}
+
+enum place { NOWHERE, IN_WINDOW, IN_FILE };
+
+/* Where a pull finds the log from one phy_offset to another: in a window, in a file that a thread reads, the last place
+   of the run, or nowhere; then with or without an error set. Units `in_doubt` are for the thread. */
+static enum place find_place(
+    struct pull_run *run, int64_t low, int64_t end, int64_t wanted_bytes, int in_doubt, const struct window **window)
+{
+    *window = in_doubt ? NULL : log_window(run, low, end);
+    if (*window != NULL)
+        return IN_WINDOW;
+    if (PyErr_Occurred() || low < 0 || end <= low || (!in_doubt && run->window_count == MAX_WINDOWS))
+        return NOWHERE;
+    if (has_cold_place(run, low, end, in_doubt))
+        return IN_FILE;
     PyObject *found = PyObject_CallFunction(
-        run->find_window, "LLL", (long long)low, (long long)end, (long long)wanted_bytes);
-    int is_kept = found == NULL ? -1 : PyObject_IsTrue(found);
+        run->find_place, "OLLLO", run->connection, (long long)low, (long long)end, (long long)wanted_bytes,
+        in_doubt ? Py_True : Py_False);
+    if (found != NULL && PyTuple_Check(found))
+        return use_cold_place(run, found) && has_cold_place(run, low, end, in_doubt) ? IN_FILE : NOWHERE;
+    if (found == Py_True && !in_doubt)
+        *window = kept_window(run, low, end);
     Py_XDECREF(found);
-    return is_kept > 0 ? kept_window(run, low, end) : NULL;
+    return *window == NULL ? NOWHERE : IN_WINDOW;
 }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "log_reads.h"
-#include "properties.h"
+#include "records.h"
 
 PyDoc_STRVAR(units_fit_doc,
 "units_fit(data, start, units, queue_offset, topic, queue_id, has_codes)\n"

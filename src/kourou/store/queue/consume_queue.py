@@ -20,6 +20,7 @@ import numpy as np
 
 from kourou.errors import DamageError
 from kourou.protocol.names import is_lmq
+from kourou.store.delay_levels import SCHEDULE_TOPIC
 from kourou.store.queue.cq_unit import BLANK_UNIT, UNIT, UNIT_BYTES, CqUnit
 from kourou.store.queue.queue_files import QueueFiles
 from kourou.store.queue.queue_min_search import MinSearch
@@ -53,7 +54,9 @@ class ConsumeQueue:
     `max_queue_offset` by the messages that are not visible yet.
     Units below `flushed_queue_offset` are in the files, in the page cache at least; `tail` has those from
     there on. `blocks` has, by number, blocks of flushed units that may be read as they are (unit_blocks.py):
-    once units are taken away or in doubt, it is another dict. The compiled kernel reads these three."""
+    once units are taken away or in doubt, it is another dict. `doubted` has such with units that have to be
+    verified, and `unverified` says how many of each chunk, at its end. The compiled kernel reads all of
+    them."""
 
     __slots__ = (
         "_doubtful_end",
@@ -62,8 +65,8 @@ class ConsumeQueue:
         "_first_file",
         "_mark_dirty",
         "_min_phy_offset",
-        "_verified",
         "blocks",
+        "doubted",
         "encoder",
         "flushed_queue_offset",
         "has_files",
@@ -74,6 +77,7 @@ class ConsumeQueue:
         "queue_id",
         "tail",
         "topic",
+        "unverified",
     )
 
     def __init__(
@@ -87,6 +91,7 @@ class ConsumeQueue:
         # Changes when units are taken away: a flush under way is void then.
         self._epoch = 0
         self.blocks: dict[int, bytes] = {}
+        self.doubted: dict[int, bytes] = {}
         self._reset(0)
 
     def __repr__(self) -> str:
@@ -103,10 +108,9 @@ class ConsumeQueue:
         self._first_file = self._files.start_of(queue_offset * UNIT_BYTES)
         self.has_files = False
         self.tail = bytearray()
-        # Units below are not of this process: they are read only when they were verified, which has a byte
-        # for each chunk of them.
+        # Units below are not of this process: they are read only when they were verified.
         self._doubtful_end = 0
-        self._verified: bytearray | None = None
+        self.unverified: bytearray | None = None
 
     @property
     def units_per_file(self) -> int:
@@ -163,6 +167,7 @@ class ConsumeQueue:
         """Units are taken away."""
         self._epoch += 1
         self.blocks = {}
+        self.doubted = {}
 
     def _make_room(self, queue_offset: int, phy_offset: int) -> bool:
         """Have `queue_offset` come next; False when that place is taken."""
@@ -309,13 +314,30 @@ class ConsumeQueue:
         return None if raw is None or len(raw) < size_bytes else raw
 
     def _read_block(self, number: int) -> bytes | None:
-        """A whole block, which is kept; None when not all of it is flushed, in one file and in memory."""
+        """A whole block, which is kept; None unless all of it is flushed, verified, in one file, and in
+        memory."""
         queue_offset = number * BLOCK_UNITS
         # Another thread that finds units doubtful replaces this dict.
         blocks = self.blocks
-        if self._readable_units(queue_offset, BLOCK_UNITS) < BLOCK_UNITS or self._is_doubtful(
-            max(queue_offset, self.min_queue_offset), BLOCK_UNITS
-        ):
+        if self._is_doubtful(max(queue_offset, self.min_queue_offset), BLOCK_UNITS):
+            return None
+        return self._load_block(blocks, number)
+
+    def load_doubted_nowait(self, queue_offset: int) -> bool:
+        """Have the block with this unit in `doubted`, for a reader that verifies units itself. False if some
+        of it are not flushed or not in memory, or are verified otherwise: units of Apache's multiplexed
+        queues, and those of delayed messages."""
+        number, doubted = queue_offset // BLOCK_UNITS, self.doubted
+        if number in doubted:
+            return True
+        if is_lmq(self.topic) or self.topic == SCHEDULE_TOPIC or self._files.verifier is None:
+            return False
+        self.unverified_chunks()
+        return self._load_block(doubted, number) is not None
+
+    def _load_block(self, blocks: dict[int, bytes], number: int) -> bytes | None:
+        queue_offset = number * BLOCK_UNITS
+        if self._readable_units(queue_offset, BLOCK_UNITS) < BLOCK_UNITS:
             return None
         block = self._read_flushed(queue_offset, BLOCK_UNITS)
         if block is not None:
@@ -353,16 +375,20 @@ class ConsumeQueue:
         end = min(queue_offset + count, self._doubtful_end)
         if not self.min_queue_offset <= queue_offset < end or self._files.verifier is None:
             return False
-        verified = self._verified
-        return verified is None or verified.find(0, queue_offset // CHUNK_UNITS, -(-end // CHUNK_UNITS)) >= 0
+        unverified = self.unverified
+        return unverified is None or any(unverified[queue_offset // CHUNK_UNITS : -(-end // CHUNK_UNITS)])
 
-    def verified_chunks(self) -> bytearray:
-        """A byte for each chunk of doubtful units, not 0 if it was verified. A verifier takes it before it
-        reads, and marks chunks in it: if all are in doubt again by then, it has no effect. In any thread."""
-        verified = self._verified
-        if verified is None:
-            verified = self._verified = bytearray(-(-self._doubtful_end // CHUNK_UNITS))
-        return verified
+    def unverified_chunks(self) -> bytearray:
+        """For each chunk of doubtful units how many, at its end, were not verified. A verifier takes it
+        before it reads, and changes it: if all are in doubt again by then, that has no effect. In any
+        thread."""
+        unverified = self.unverified
+        while unverified is None:
+            doubtful_end = self._doubtful_end
+            unverified = self.unverified = bytearray([CHUNK_UNITS]) * -(-doubtful_end // CHUNK_UNITS)
+            if doubtful_end != self._doubtful_end:
+                unverified = None
+        return unverified
 
     def distrust(self, queue_offset: int) -> bool:
         """Have every unit verified before it is read again: something else has written to the files, as the
@@ -374,9 +400,10 @@ class ConsumeQueue:
         return True
 
     def _doubt_all(self) -> None:
-        # In this order: another thread may be about to mark chunks as verified.
+        # In this order: another thread may be about to verify units, or to read them.
         self._doubtful_end = self.flushed_queue_offset
-        self._verified = None
+        self.doubted = {}
+        self.unverified = None
         self.blocks = {}
 
     def rewrite_units(self, epoch: int, queue_offset: int, raw: bytes) -> bool:
@@ -385,6 +412,7 @@ class ConsumeQueue:
             if epoch != self._epoch:
                 return False
             self._files.rewrite(self.topic, self.queue_id, queue_offset * UNIT_BYTES, raw)
+            self.doubted = {}
         return True
 
     # -- searching -------------------------------------------------------------------------------

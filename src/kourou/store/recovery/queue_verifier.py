@@ -8,7 +8,8 @@ that is there gives the unit again; where there is none the message is lost, and
 readers step over.
 
 Runs in any thread, with descriptors of its own; only one thread at a time rebuilds.
-Not here: which units are in doubt (consume_queue.py), what is known of damage (corrupt_ranges.py).
+Not here: which units are in doubt (consume_queue.py), what is known of damage (corrupt_ranges.py). The thread
+that sends old messages verifies units itself, and leaves to this what does not fit (cold_answers.py).
 """
 
 from __future__ import annotations
@@ -108,14 +109,14 @@ class QueueVerifier:
     def verify(self, queue: ConsumeQueue, queue_offset: int, count: int) -> None:
         """Have these units, which are in the files, fit their records, or be blank. May wait for the disk;
         OSError when it fails."""
-        verified = queue.verified_chunks()
+        unverified = queue.unverified_chunks()
         try:
             first, end = self._verify(queue, queue_offset, count)
         except FileNotFoundError:  # the log has deleted a file meanwhile, which is now left out
             first, end = self._verify(queue, queue_offset, count)
         # Whole chunks, but at the ends of the queue, where there is no more of them.
-        chunks = range(first // CHUNK_UNITS, min(-(-end // CHUNK_UNITS), len(verified)))
-        verified[chunks.start : chunks.stop] = b"\x01" * len(chunks)
+        chunks = range(first // CHUNK_UNITS, min(-(-end // CHUNK_UNITS), len(unverified)))
+        unverified[chunks.start : chunks.stop] = bytes(len(chunks))
 
     def _verify(self, queue: ConsumeQueue, queue_offset: int, count: int) -> tuple[int, int]:
         """The same; from which unit to which that was."""

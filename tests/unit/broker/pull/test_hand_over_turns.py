@@ -61,6 +61,23 @@ async def test_none_is_handed_over_while_a_cycle_is_open(bench: Bench) -> None:
     assert bench.done == [1, 2]
 
 
+async def test_messages_that_have_come_go_first(bench: Bench) -> None:
+    bench.cycles.open()
+    bench.wait(1)
+    bench.turns._take_idle_turn()
+    assert bench.done == []
+    bench.cycles.close()
+    await asyncio.sleep(0)
+    assert bench.done == [1]
+
+
+async def test_a_loop_that_is_never_idle_has_turns_too(bench: Bench) -> None:
+    bench.cycles.open()
+    bench.wait(1)
+    bench.turns._tick()
+    assert bench.done == [1]
+
+
 async def test_those_that_wait_go_first_and_do_not_depend_on_cycles(bench: Bench) -> None:
     bench.wait(1)
     assert not bench.turns.is_free
@@ -77,8 +94,10 @@ async def test_without_sends_none_waits_for_time(bench: Bench) -> None:
 
 async def test_a_broker_that_stops_hands_all_over(bench: Bench) -> None:
     bench.wait(1, 2, 3)
+    assert bench.turns.is_waited_for
     bench.turns.hurry()
     assert bench.done == [1, 2, 3]
+    assert not bench.turns.is_waited_for
 
 
 async def test_one_that_fails_does_not_hold_up_others(bench: Bench) -> None:
