@@ -27,6 +27,7 @@ KERNEL = "src/kourou/store/native/*.h"
 CYCLE = "src/kourou/broker/storage/commit_cycle.py"
 APPENDER = "src/kourou/store/log/log_appender.py"
 READER = "src/kourou/store/read/get_message.py"
+HAND_OVER = "src/kourou/broker/pull/hand_over_turns.py"
 CONSUME_QUEUE = "src/kourou/store/queue/consume_queue.py"
 FAST_PULLS = "src/kourou/broker/pull/fast_pull_path.py"
 LARGE_READS = "src/kourou/transport/large_reads.py"
@@ -53,6 +54,7 @@ PULLS = (f"{_KERNEL_TESTS}/test_answer_pulls.py",)
 KEPT_PULLS = (f"{_KERNEL_TESTS}/test_kept_pulls.py",)
 PULL_OUTPUT = (f"{_KERNEL_TESTS}/test_pull_output.py",)
 COLD = (f"{_KERNEL_TESTS}/test_cold_reader.py",)
+HAND_OVERS = ("tests/unit/broker/pull/test_hand_over_turns.py",)
 DOUBT = (f"{_KERNEL_TESTS}/test_cold_doubt.py",)
 FITS = (f"{_KERNEL_TESTS}/test_units_fit.py",)
 SHARES = ("tests/unit/broker/pull/test_cold_read_share.py",)
@@ -155,6 +157,20 @@ MUTANTS = (
     Mutant(KERNEL, "at <= first_left && first_left < next", "first_left < next", DOUBT),
     Mutant(KERNEL, "run->target.code_count < 0 && can_fold", "can_fold", DOUBT),
     Mutant(KERNEL, "|| low < run->cold.old_end", "|| 1", COLD),
+    Mutant(
+        KERNEL, "queue->unverified == NULL ? MAX_RECORD_BYTES : MAX_LONE_BYTES", "MAX_RECORD_BYTES", DOUBT
+    ),
+    Mutant(
+        CONSUME_QUEUE, "        self.doubted = {}\n        self.unverified", "        self.unverified", DOUBT
+    ),
+    Mutant(HAND_OVER, "self._loop.call_soon(self._take_idle_turn)", "self._take_turn()", HAND_OVERS),
+    Mutant(
+        HAND_OVER,
+        "            self._run_first()\n            self.spend()",
+        "            self._run_first()",
+        HAND_OVERS,
+    ),
+    Mutant(HAND_OVER, "max(-MAX_DEBT_S, self._credit_s - spent_s)", "self._credit_s - spent_s", HAND_OVERS),
     Mutant(CONSUME_QUEUE, "            self.doubted = {}\n        return True", "        return True", DOUBT),
     Mutant(
         "src/kourou/transport/connection.py",

@@ -22,6 +22,8 @@ MESSAGES = 2 * BLOCK_UNITS + 100
 BODY_BYTES = 50
 UNIT_BYTES = 20
 CHUNKS = 8
+LARGE_BYTES = 4_000_000
+HUGE_BYTES = 16 * 1024 * 1024 + 1
 
 TAGGED = {"consumerGroup": "tagged", "subscription": "TagA"}
 
@@ -55,6 +57,12 @@ class Doubter(Bench):
         assert unit is not None
         return unit
 
+    def write_unit(self, queue_offset: int, data: bytes, at: int = 0) -> None:
+        """Overwrite a part of a unit, as another program would."""
+        with self.queue._files.path("TopicTest", 0, 0).open("r+b") as file:
+            file.seek(queue_offset * UNIT_BYTES + at)
+            file.write(data)
+
     async def answers(self, *requests: bytes) -> list[bytes]:
         """Each request as soon as the one before is answered."""
         answers = []
@@ -87,8 +95,11 @@ def run(kernel: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     def run(test: Test) -> None:
         async def on_broker() -> None:
             place: dict[str, Any] = {"host": "127.0.0.1", "port": free_port(), "kernel": True}
+            place |= {"mapped_file_size_commit_log": 2 * HUGE_BYTES, "max_message_size": LARGE_BYTES}
             async with fed_broker(tmp_path, **place) as broker:
                 broker.feed([b"".join(_sends())])
+                for _ in range(HUGE_BYTES // LARGE_BYTES + 1):
+                    broker.feed([frame(send({"e": "2"}), bytes(LARGE_BYTES))])
             async with fed_broker(tmp_path, **place) as broker:
                 for fields in ({}, TAGGED, {}, TAGGED):  # a new group has all decided anew
                     broker.feed([pulls({**fields, "queueOffset": str(MESSAGES)})])
@@ -161,16 +172,13 @@ def test_a_damaged_message_is_left_to_python(run: Callable[[Test], None]) -> Non
 def test_a_unit_that_is_wrong_is_rebuilt(run: Callable[[Test], None], column: int) -> None:
     async def test(bench: Doubter) -> None:
         right = bench.unit_at(7)
-        place = bench.queue._files.path("TopicTest", 0, 0)
         wrong = list(right)
         wrong[column] = bench.unit_at(9)[0] if column == 0 else right[column] + 1
         widths = (8, 4, 8)
         raw = b"".join(
             value.to_bytes(width, "big", signed=True) for value, width in zip(wrong, widths, strict=True)
         )
-        with place.open("r+b") as file:
-            file.seek(7 * UNIT_BYTES)
-            file.write(raw)
+        bench.write_unit(7, raw)
         (answer,) = await bench.answers(pull_at(0))
         assert bench.outcomes == [0], "the thread has looked at it"
         assert tuple(bench.unit_at(7)) == tuple(right)
@@ -182,18 +190,28 @@ def test_a_unit_that_is_wrong_is_rebuilt(run: Callable[[Test], None], column: in
     run(test)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 40, 88, 20_000_000])
+@pytest.mark.parametrize("size", [1, 2, 3, 40, 88, 100_000])
 def test_a_size_that_is_wrong_is_not_read_beyond(run: Callable[[Test], None], size: int) -> None:
-    """Of the last unit of a pull, and of the only one."""
+    """Of the last unit of a pull."""
 
     async def test(bench: Doubter) -> None:
-        path = bench.queue._files.path("TopicTest", 0, 0)
-        for queue_offset in (CHUNK_UNITS - 1, 2 * CHUNK_UNITS):
-            with path.open("r+b") as file:
-                file.seek(queue_offset * UNIT_BYTES + 8)
-                file.write(size.to_bytes(4, "big"))
-        await bench.answers(pull_at(0), pull_at(2 * CHUNK_UNITS, 1))
-        assert not any(bench.queue.unverified or b"?")
+        bench.write_unit(CHUNK_UNITS - 1, size.to_bytes(4, "big"), 8)
+        await bench.answers(pull_at(0))
+        assert bench.outcomes == [0]
+        assert bench.by_python
+
+    run(test)
+
+
+@pytest.mark.parametrize("size", [1, 88, HUGE_BYTES])
+def test_a_first_size_that_is_wrong_does_not_reach_the_thread(run: Callable[[Test], None], size: int) -> None:
+    """A huge one would take its time and memory."""
+
+    async def test(bench: Doubter) -> None:
+        assert bench.log.max_phy_offset > HUGE_BYTES + bench.unit_at(0)[0]
+        bench.write_unit(0, size.to_bytes(4, "big"), 8)
+        await bench.answers(pull_at(0, 1))
+        assert bench.outcomes == []
         assert bench.by_python
 
     run(test)
@@ -224,5 +242,18 @@ def test_a_queue_that_is_in_doubt_again_is_verified_again(run: Callable[[Test], 
         await bench.answers(pull_at(CHUNK_UNITS))
         assert bench.known() == [1]
         assert bench.by_python == []
+
+    run(test)
+
+
+def test_units_of_before_are_forgotten_with_a_doubt(run: Callable[[Test], None]) -> None:
+    async def test(bench: Doubter) -> None:
+        await bench.answers(pull_at(0))
+        bench.write_unit(7, bytes(UNIT_BYTES))
+        bench.queue._doubt_all()
+        bench.queue.unverified_chunks()  # as a disk thread, which verifies units of its own
+        (answer,) = await bench.answers(pull_at(0))
+        assert bench.by_python, "the thread was not given what the file no longer has"
+        assert b"7" * 50 in answer
 
     run(test)

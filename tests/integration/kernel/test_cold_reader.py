@@ -254,6 +254,13 @@ def test_new_messages_behind_old_ones_are_not_left_to_the_thread(run: Callable[[
             connection.data_received(old + new)
             assert bench.cold_answers.reader.under_way() == 1
             assert sorted(await received(peer, 2)) == bench.expected([new, old])
+            await bench.pulls.wait_idle()
+            bench.cold_answers.collect()
+
+            connection.data_received(old + new + old)
+            assert bench.cold_answers.reader.under_way() == 2
+            assert connection.state.reads_old, "the thread may write"
+            assert sorted(await received(peer, 3)) == bench.expected([new, old, old])
 
     run(test)
 
@@ -298,6 +305,31 @@ def test_a_consumer_that_has_caught_up_does_not_wait_for_turns(run: Callable[[Te
             connection.data_received(pulls(end))
             await received(peer, 1)
             assert not connection.state.reads_old
+            assert bench.pulls._turns._began_s is None, "what follows is not charged"
+
+    run(test)
+
+
+def test_a_connection_whose_pulls_wait_is_not_served_before_them(
+    run: Callable[[Test], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than may wait for a turn are handled as all requests are."""
+
+    async def test(bench: Bench) -> None:
+        monkeypatch.setattr("kourou.broker.pull.fast_pull_path._MAX_LATER", 2)
+        async with bench.connected() as (connection, peer):
+            turns = bench.pulls._turns
+            turns._credit_s = 1.0
+            connection.data_received(old_pulls(1)[0])
+            await received(peer, 1)
+            await bench.pulls.wait_idle()
+            bench.cold_answers.collect()
+            turns._refilled_s, turns._credit_s = turns._clock(), -1.0
+            for request in old_pulls(3):
+                connection.data_received(request)
+            assert bench.cold_answers.reader.under_way() == 0
+            assert connection.state.reads_later == 2
+            assert sorted(await received(peer, 3)) == bench.expected(old_pulls(3))
 
     run(test)
 

@@ -120,9 +120,7 @@ class FastPullPath:
         """Answer the pulls that `data` has from `position` on; where those end that are handled."""
         state: ConnectionState = connection.state
         if state.reads_old and self._turns.is_waited_for:
-            end = self._pulls_end(data, position, connection.max_frame_bytes)
-            if _wait(self._turns.later, self._collect_later, connection, data[position:end]):
-                return end
+            return self._wait_for_turn(connection, data, position)
         if not self._is_open:
             return position
         if not state.reads_old or not self._cold_reads.is_sending():
@@ -130,11 +128,20 @@ class FastPullPath:
                 self._finish_sends(connection)
             return self._collect(connection, data, position)
         if not self._turns.is_free:
-            end = self._pulls_end(data, position, connection.max_frame_bytes)
-            if _wait(self._turns.later, self._collect_later, connection, data[position:end]):
-                return end
-        self._finish_sends(connection)
-        return self._collect_in_turn(connection, data, position)
+            return self._wait_for_turn(connection, data, position)
+        try:
+            self._finish_sends(connection)
+            return self._collect_in_turn(connection, data, position)
+        finally:
+            self._turns.spend()
+
+    def _wait_for_turn(self, connection: Connection, data: bytes, position: int) -> int:
+        """Have pulls wait until they may be handed over; where those end that do."""
+        end = self._pulls_end(data, position, connection.max_frame_bytes)
+        frames = data[position:end]
+        return (
+            end if frames and _wait(self._turns.later, self._collect_later, connection, frames) else position
+        )
 
     def _collect_later(self, connection: Connection, frames: bytes) -> None:
         """There is time now. The pulls are decided now, too."""
@@ -251,14 +258,15 @@ class FastPullPath:
             _log.exception("the compiled kernel failed; Python code replaces it until the next start")
             self._status.fail("a pull")
             return position
+        finally:
+            if places.hands_over and not places.has_time:
+                self._turns.spend()
         if answered is None:
             # At the end of a queue nothing is old; a pull that waits for its turn says nothing about it.
             state.reads_old = places.hands_over or (places.lacks_time and state.reads_old)
             return position
         end, pulls, size_bytes, rest, commits = answered
         state.reads_old = places.hands_over
-        if places.hands_over:
-            self._turns.spend()
         if rest is not None:
             connection.send(rest)
         if commits is not None:

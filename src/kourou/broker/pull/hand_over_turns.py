@@ -1,8 +1,8 @@
 """HandOverTurns: when pulls of old messages are handed over to their thread, while messages are put.
 
 Handing over takes the loop little time, but consumers far behind pull again at once. So pulls that come while
-a commit cycle is open wait until its answers are written and no further messages have come, for a tick at
-most, and all of them together get `SHARE` of the time. Without sends nothing waits.
+a commit cycle is open wait until its answers are written and no further messages have come, or for a tick,
+and all of them together get `SHARE` of the time. Without sends nothing waits.
 Not here: what the thread does (cold_answers.py), reads that Python does (cold_read_share.py).
 """
 
@@ -26,6 +26,8 @@ MAX_CREDIT_S: Final = 0.0002
 """Unused time is kept up to this much: five pulls in a row."""
 TICK_S: Final = 0.001
 """Pulls wait no longer for the end of a cycle, as long as there is time for them."""
+MAX_DEBT_S: Final = 0.002
+"""One that took long is charged no more."""
 MAX_WAITING: Final = 1_024
 
 
@@ -52,7 +54,7 @@ class HandOverTurns:
 
     @property
     def is_free(self) -> bool:
-        """Whether a pull may be handed over now, beside sends; if so, `spend` follows."""
+        """Whether a pull may be handed over now, beside sends; if so, `spend` has to follow."""
         return not self._waiting and not self._cycles.is_open and self._has_credit()
 
     @property
@@ -61,7 +63,7 @@ class HandOverTurns:
         return bool(self._waiting)
 
     def later(self, hand_over: Callable[[], None]) -> bool:
-        """Have `hand_over` called when it is its turn, which calls `spend`; False: too many wait."""
+        """Have `hand_over` called when it is its turn; False: too many wait."""
         if len(self._waiting) >= MAX_WAITING:
             return False
         self._waiting.append(hand_over)
@@ -70,9 +72,10 @@ class HandOverTurns:
         return True
 
     def spend(self) -> None:
-        """Charge the processor time since a pull was found to be free, or its turn came."""
+        """Charge the processor time since `is_free` was true, whatever was done in it."""
         if self._began_s is not None:
-            self._credit_s -= self._cpu_clock() - self._began_s
+            spent_s = self._cpu_clock() - self._began_s
+            self._credit_s = max(-MAX_DEBT_S, self._credit_s - spent_s)
             self._began_s = None
 
     def hurry(self) -> None:
@@ -101,10 +104,10 @@ class HandOverTurns:
 
     def _take_idle_turn(self) -> None:
         """A turn unless further messages have come: senders that wait for answers leave such moments."""
-        if self._cycles.is_open:
-            self._cycles.when_closed(self._cycle_closed)
-        else:
+        if not self._cycles.is_open:
             self._take_turn()
+        elif self._waiting:
+            self._cycles.when_closed(self._cycle_closed)
 
     def _tick(self) -> None:
         self._has_timer = False
@@ -113,6 +116,7 @@ class HandOverTurns:
     def _take_turn(self) -> None:
         while self._waiting and (self._has_credit() or not self._is_sending()):
             self._run_first()
+            self.spend()
         if self._waiting:
             self._wait()
 

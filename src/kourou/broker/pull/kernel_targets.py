@@ -1,4 +1,4 @@
-"""KernelTargets: what the compiled kernel is told of the targets of pulls.
+"""KernelTargets: the targets of pulls, as the compiled kernel uses them.
 
 The kernel keeps with each connection what was decided for its pulls, and the guards of the decision. It asks
 here for a pull that it does not know, or no longer.

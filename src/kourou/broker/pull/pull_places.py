@@ -2,10 +2,10 @@
 
 A pull finds them in a window, a part of the log that is in memory, or in a file that the thread for old
 messages reads. Windows are kept for a moment, by region of the log, since to look for one takes longer than
-to use it. For the thread are units in doubt, what is not in memory, what lies far apart, and all old messages
-while these give way to sends.
-Not here: the pulls (fast_pull_path.py), whose turn it is (hand_over_turns.py, cold_read_share.py), the thread
-(cold_answers.py).
+to use it. The thread gets pulls whose units are in doubt, whose records are not in memory or lie far apart,
+and all pulls of old messages while these give way to sends.
+Not here: the pulls (fast_pull_path.py), when one has its turn (hand_over_turns.py, cold_read_share.py), the
+thread (cold_answers.py).
 """
 
 from __future__ import annotations
@@ -63,14 +63,11 @@ class PullPlaces:
         among the windows now; None or False: nowhere, as far as the fast path goes."""
         log = self._store_log
         if low >= log.window_phy_offset and not in_doubt:
-            is_kept = self._keep(log.window_at(low), low, is_old=False)
-            self.hands_over = self.hands_over and not is_kept
-            return is_kept
+            return self._keep(log.window_at(low), low, is_old=False)
         if not self._leaves_old():
             is_dense = end - low < DENSE * wanted_bytes
             if is_dense and not in_doubt and self.may_read_old():
                 if self._keep(log.region_at(low, end), low, is_old=True):
-                    self.hands_over = False
                     return True
             self.hands_over = self._cold_answers is not None
         if not self.hands_over or self._cold_answers is None:
@@ -93,7 +90,7 @@ class PullPlaces:
         """Whether old messages are left to the thread now, or have to wait until it is their turn."""
         if self._cold_answers is None or not (self.has_time or self._cold_reads.is_sending()):
             return False
-        self.hands_over = self.has_time or self._turns.is_free
+        self.hands_over = self.hands_over or self.has_time or self._turns.is_free
         self.lacks_time = not self.hands_over
         return True
 

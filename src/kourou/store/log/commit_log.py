@@ -273,7 +273,8 @@ class CommitLog:
 
     def _let_go_of_old_maps(self) -> None:
         for log_file in self.log_files:
-            if log_file.end_phy_offset < self.max_phy_offset - self._window:
+            is_old = log_file.end_phy_offset < self.max_phy_offset - self._window
+            if is_old and not self._regions.has_mapped(log_file):
                 log_file.unmap()
 
     @property

@@ -21,8 +21,8 @@ _BELIEVED_S: Final = 1.0
 _MAX_REGIONS: Final = 512
 """2 GiB."""
 _MAX_MAPPED_BYTES: Final = 4 * 1024 * 1024 * 1024
-"""Of old files that are mapped for reads. A map takes memory for its tables, two thousandths of what is read;
-without it each read of a page is a fault."""
+"""Of old files that are mapped for reads. The tables of a map take two thousandths of what is read through
+it; each page that is read for the first time through a new map is a fault."""
 _MAX_MAPS: Final = 64
 """Of them, however small."""
 
@@ -100,6 +100,14 @@ class LogRegions:
             del self._found[low]
         log_file.unmap()
 
+    def has_mapped(self, log_file: LogFile) -> bool:
+        """Whether the file is mapped for reads of old parts."""
+        return log_file in self._mapped
+
     def clear(self) -> None:
-        """Forget which regions are in memory."""
+        """Forget which regions are in memory, and let go of their maps."""
         self._found.clear()
+        for log_file in self._mapped:
+            log_file.unmap()
+        self._mapped.clear()
+        self._mapped_bytes = 0

@@ -54,9 +54,9 @@ class ConsumeQueue:
     `max_queue_offset` by the messages that are not visible yet.
     Units below `flushed_queue_offset` are in the files, in the page cache at least; `tail` has those from
     there on. `blocks` has, by number, blocks of flushed units that may be read as they are (unit_blocks.py):
-    once units are taken away or in doubt, it is another dict. `doubted` has such with units that have to be
-    verified, and `unverified` says how many of each chunk, at its end. The compiled kernel reads all of
-    them."""
+    once units are taken away or in doubt, it is another dict. `doubted` has blocks with units that may have
+    to be verified, and `unverified` a byte for each chunk of units: how many at its end were not verified.
+    The compiled kernel reads all of these."""
 
     __slots__ = (
         "_doubtful_end",

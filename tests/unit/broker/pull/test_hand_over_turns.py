@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
-from kourou.broker.pull.hand_over_turns import MAX_CREDIT_S, MAX_WAITING, SHARE, HandOverTurns
+from kourou.broker.pull.hand_over_turns import MAX_CREDIT_S, MAX_DEBT_S, MAX_WAITING, SHARE, HandOverTurns
 from kourou.transport.cycles import Cycles
 
 
@@ -26,7 +27,6 @@ class Bench:
     def hand_over(self, number: int, cost_s: float = MAX_CREDIT_S) -> None:
         self.done.append(number)
         self.cpu_s += cost_s
-        self.turns.spend()
 
     def wait(self, *numbers: int) -> None:
         for number in numbers:
@@ -41,6 +41,7 @@ async def bench() -> Bench:
 async def test_they_get_their_share(bench: Bench) -> None:
     assert bench.turns.is_free
     bench.hand_over(0)
+    bench.turns.spend()
     assert not bench.turns.is_free
     bench.now_s += MAX_CREDIT_S / SHARE
     assert bench.turns.is_free
@@ -62,13 +63,47 @@ async def test_none_is_handed_over_while_a_cycle_is_open(bench: Bench) -> None:
 
 
 async def test_messages_that_have_come_go_first(bench: Bench) -> None:
+    bench.cycles._loop = SimpleNamespace(call_soon=lambda _: None)  # no cycle ends by itself
     bench.cycles.open()
     bench.wait(1)
-    bench.turns._take_idle_turn()
-    assert bench.done == []
+    for _ in range(2):
+        bench.cycles.close()
+        bench.cycles.open()
+        await asyncio.sleep(0)
+        assert bench.done == []
     bench.cycles.close()
     await asyncio.sleep(0)
     assert bench.done == [1]
+
+
+async def test_nothing_is_asked_of_cycles_when_none_wait(bench: Bench) -> None:
+    bench.cycles._loop = SimpleNamespace(call_soon=lambda _: None)
+    bench.cycles.open()
+    bench.wait(1)
+    bench.turns._tick()
+    bench.cycles.close()
+    bench.cycles.open()
+    await asyncio.sleep(0)
+    assert bench.cycles._when_closed is None
+
+
+async def test_debt_is_limited(bench: Bench) -> None:
+    assert bench.turns.is_free
+    bench.cpu_s += 100.0
+    bench.turns.spend()
+    assert not bench.turns.is_free
+    bench.now_s += 1.1 * MAX_DEBT_S / SHARE
+    assert bench.turns.is_free
+
+
+async def test_a_turn_in_which_nothing_is_handed_over_is_charged(bench: Bench) -> None:
+    def handle_singly() -> None:
+        bench.cpu_s += MAX_CREDIT_S
+
+    assert bench.turns.later(handle_singly)
+    bench.wait(2)
+    bench.turns._tick()
+    assert bench.done == []
 
 
 async def test_a_loop_that_is_never_idle_has_turns_too(bench: Bench) -> None:
