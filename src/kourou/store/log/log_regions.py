@@ -40,14 +40,13 @@ class LogWindow(NamedTuple):
 class LogRegions:
     """The regions that were found in memory within the last second."""
 
-    __slots__ = ("_clock", "_found", "_mapped", "_mapped_bytes")
+    __slots__ = ("_clock", "_found", "_mapped")
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._found: dict[int, tuple[LogWindow, float]] = {}
         # In the order of their last use.
         self._mapped: dict[LogFile, None] = {}
-        self._mapped_bytes = 0
 
     def at(self, log_file: LogFile, phy_offset: int, end_phy_offset: int) -> LogWindow | None:
         """What lies in memory around this byte of `log_file`, up to `end_phy_offset`; None when it has
@@ -79,22 +78,19 @@ class LogRegions:
         self._found[low] = window, self._clock() + _BELIEVED_S
         if len(self._found) > _MAX_REGIONS:
             del self._found[next(iter(self._found))]
-        if log_file in self._mapped:
-            del self._mapped[log_file]
-        else:
-            self._mapped_bytes += log_file.size_bytes
+        self._mapped.pop(log_file, None)
         self._mapped[log_file] = None
-        while len(self._mapped) > 1 and (
-            self._mapped_bytes > _MAX_MAPPED_BYTES or len(self._mapped) > _MAX_MAPS
-        ):
+        while len(self._mapped) > 1 and self._are_too_many():
             self.forget(next(iter(self._mapped)))
         return window
 
+    def _are_too_many(self) -> bool:
+        mapped_bytes = sum(log_file.size_bytes for log_file in self._mapped)
+        return mapped_bytes > _MAX_MAPPED_BYTES or len(self._mapped) > _MAX_MAPS
+
     def forget(self, log_file: LogFile) -> None:
         """Let go of a file and its map: one that is gone frees its blocks only then."""
-        if log_file in self._mapped:
-            del self._mapped[log_file]
-            self._mapped_bytes -= log_file.size_bytes
+        self._mapped.pop(log_file, None)
         first, end = log_file.start_phy_offset, log_file.end_phy_offset
         for low in [low for low in self._found if first <= low < end]:
             del self._found[low]
@@ -110,4 +106,3 @@ class LogRegions:
         for log_file in self._mapped:
             log_file.unmap()
         self._mapped.clear()
-        self._mapped_bytes = 0
